@@ -1,0 +1,42 @@
+# Each target sets itself up: .venv is made on first use and refreshed when pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+STORE ?= polysweep-store
+SPEC := sweeps/specs/quickstart.yaml
+
+.PHONY: quickstart test test-all check bench clean
+.DELETE_ON_ERROR:
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("polysweep needs Python >= 3.11, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+quickstart: .venv/installed  ## sweep on the bundled digits, then table, plots and report
+	$(BIN)/polysweep launch $(SPEC) --store $(STORE) --wandb offline
+	$(BIN)/polysweep plot quickstart --store $(STORE) --out quickstart-plots
+	$(BIN)/polysweep report quickstart --store $(STORE) --out quickstart-report.html
+	$(BIN)/polysweep table quickstart --store $(STORE)
+
+check: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/python -m pytest
+
+test-all: check
+	$(BIN)/python -m pytest -m 'long or not long'
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/sweep.py
+
+clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html

@@ -1,0 +1,1 @@
+"""Sweeps: from a spec file to trials, stacks, a Ray Tune run and durable records."""

@@ -1,0 +1,286 @@
+"""Ray Tune schedules the stacks of a plan. The only module that imports ray.
+
+One Tune trial is one stack: a class Trainable in a reused actor, one epoch a step. Tune's own checkpoints and
+identities are not used: what a trial is and where it stands is the Store's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Everything of a local Ray listens on loopback only, and asks for a token that lives as long as the launch.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
+os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = str(10**9)
+os.environ["TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S"] = str(10**9)
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial
+
+from sweeps.plan import FINAL, StackPlan, TrialState, plan
+from sweeps.progress import Progress
+from sweeps.spec import SweepSpec
+from sweeps.store import Store
+from sweeps.worker import Job, RowProgress, StackRun, mark_synced
+from trainer.registry import UserError
+from trainer.tracking import Mode, Online
+
+GRACE_SECONDS: Final = 7.0
+WAIT_SECONDS: Final = 1.0
+INFRASTRUCTURE_RETRIES: Final = 3
+
+
+@dataclass
+class Interruption:
+    """SIGINT and SIGTERM: the first asks the workers to stop, and ends the process itself if they do not in time."""
+
+    store: Store
+    stop_file: str
+    signal: int = 0
+
+    def install(self) -> None:
+        """Take over both signals; ray.init replaces the second, so call it again after that."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    @property
+    def exit_code(self) -> int:
+        """130 or 143."""
+        return 128 + self.signal
+
+    def _handle(self, number: int, _frame: object) -> None:
+        if self.signal:
+            os._exit(self.exit_code)
+        self.signal = number
+        watchdog = threading.Timer(GRACE_SECONDS, os._exit, [self.exit_code])
+        watchdog.daemon = True
+        watchdog.start()
+        print("\ninterrupted: storing finished epochs, then out (again: out at once)", file=sys.stderr)
+        try:
+            self.store.write(self.stop_file, b"")
+        except OSError as error:
+            print(f"cannot ask the workers to stop: {error}", file=sys.stderr)
+
+
+_online: Online | None = None
+
+
+def _worker_online(store: str) -> Online:
+    """This worker process's connection to the W&B server."""
+    global _online  # noqa: PLW0603
+    if _online is None:
+        _online = Online(lambda trial_id: mark_synced(Store(store), trial_id))
+    return _online
+
+
+class StackTrainable(tune.Trainable):
+    """One stack; `config["job"]` is a `Job` as a dict."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Start nothing yet: a reused actor is set up before it is known what for."""
+        self._run: StackRun | None = None
+        self._job = Job(**config["job"])
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next stack."""
+        self._close()
+        self._job = Job(**new_config["job"])
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train one epoch of the stack."""
+        if self._run is None:
+            online = _worker_online(self._job.store) if self._job.wandb == "online" else None
+            self._run = StackRun(self._job, online)
+        progress = self._run.advance()
+        over = progress is None or self._run.is_over
+        if over:
+            self._close()
+        return {"rows": [vars(row) for row in progress or []], "done": over}
+
+    def cleanup(self) -> None:
+        """End the process's work in order."""
+        self._close()
+        if _online is not None:
+            _online.drain(GRACE_SECONDS - 2)
+
+    def _close(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+
+class _Watcher(tune.Callback, tune.Stopper):
+    """Shows progress; ends the experiment at an interruption."""
+
+    def __init__(self, progress: Progress, interruption: Interruption) -> None:
+        self._progress = progress
+        self._interruption = interruption
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """One epoch of a stack is done."""
+        self._progress.update([RowProgress(**row) for row in result["rows"]])
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Never stop one stack only."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Stop when a signal has come."""
+        return bool(self._interruption.signal)
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """How a launch ended: the trials' states, and the exit code."""
+
+    states: Mapping[str, TrialState]
+    exit_code: int
+
+
+def launch(
+    spec: SweepSpec, store: Store, *, wandb: Mode, retry: Sequence[str] = (), verbose: bool = False
+) -> LaunchResult:
+    """Run every trial of `spec` that is new or interrupted, and wait for those that another launch runs.
+
+    Raises `UserError` where the machine lacks what a stack asks for.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if spec.launch.cpus > cores:
+        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {cores} cores")
+    launch_id = secrets.token_hex(8)
+    stop_file = store.stop_file(spec.name, launch_id)
+    interruption = Interruption(store, stop_file)
+    interruption.install()
+    try:
+        with _local_ray(cores, verbose) as folder:
+            interruption.install()
+            if spec.launch.gpus > ray.cluster_resources().get("GPU", 0):
+                raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
+            with Progress(spec, {t.trial_id: store.state(t.trial_id) for t in spec.trials}) as progress:
+                _run_rounds(spec, store, wandb, stop_file, folder, progress, interruption, verbose)
+    finally:
+        store.remove(stop_file)
+    states = {trial.trial_id: store.state(trial.trial_id) for trial in spec.trials}
+    if interruption.signal:
+        return LaunchResult(states, interruption.exit_code)
+    ended_well = all(state.state in FINAL and state.state != "failed" for state in states.values())
+    return LaunchResult(states, 0 if ended_well else 1)
+
+
+def _run_rounds(
+    spec: SweepSpec,
+    store: Store,
+    wandb: Mode,
+    stop_file: str,
+    folder: str,
+    progress: Progress,
+    interruption: Interruption,
+    verbose: bool,
+) -> None:
+    """Run what is free; then wait for what others hold, and take over what they left."""
+    before: object = None
+    while not interruption.signal:
+        states = {trial.trial_id: store.state(trial.trial_id) for trial in spec.trials}
+        progress.refresh(states)
+        stacks = plan(spec, states).stacks
+        held = [state for state in states.values() if state.state == "running"]
+        if stacks:
+            if before == states:
+                return  # a whole round changed nothing: another one would not either
+            before = states
+            jobs = [_job(spec, store, stack, wandb, stop_file) for stack in stacks]
+            _fit(spec, jobs, folder, progress, interruption, verbose)
+        elif held:
+            holders = ", ".join(sorted({state.holder for state in held}))
+            progress.note(f"waiting for {len(held)} trials that {holders} runs")
+            time.sleep(WAIT_SECONDS)
+        else:
+            return
+
+
+def _job(spec: SweepSpec, store: Store, stack: StackPlan, wandb: Mode, stop_file: str) -> dict[str, Any]:
+    return asdict(
+        Job(
+            store=os.path.abspath(store.root),  # noqa: PTH100  (a worker's working directory is another)
+            configs=tuple(trial.config.canonical() for trial in stack.trials),
+            width=stack.width,
+            epoch=stack.epoch,
+            sweeps=(spec.name,),
+            over={trial.trial_id: store.generation(trial.trial_id) for trial in stack.trials},
+            wandb=wandb,
+            device="cuda" if spec.launch.gpus else "cpu",
+            threads=spec.launch.cpus,
+            checkpoint_seconds=spec.launch.checkpoint_seconds,
+            keep=spec.launch.keep,
+            stop_file=stop_file,
+        )
+    )
+
+
+def _fit(
+    spec: SweepSpec,
+    jobs: Sequence[Mapping[str, Any]],
+    folder: str,
+    progress: Progress,
+    interruption: Interruption,
+    verbose: bool,
+) -> None:
+    """One Tune experiment over the jobs; returns when all have ended or an interruption came."""
+    watcher = _Watcher(progress, interruption)
+    resources = {"cpu": spec.launch.cpus, "gpu": spec.launch.gpus}
+    tune.Tuner(
+        tune.with_resources(StackTrainable, resources),
+        param_space={"job": tune.grid_search(list(jobs))},
+        tune_config=tune.TuneConfig(reuse_actors=True),
+        run_config=tune.RunConfig(
+            storage_path=folder,
+            stop=watcher,
+            callbacks=[watcher],
+            verbose=1 if verbose else 0,
+            failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
+    ).fit()
+
+
+@contextmanager
+def _local_ray(cores: int, verbose: bool) -> Iterator[str]:
+    """A Ray of this process's own, on loopback, in a temporary folder that goes with it; yields the folder."""
+    folder = tempfile.mkdtemp(prefix="polysweep-")
+    logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.CRITICAL)
+    try:
+        ray.init(
+            address="local",
+            num_cpus=cores,
+            include_dashboard=False,
+            log_to_driver=verbose,
+            logging_level=logging.INFO if verbose else logging.CRITICAL,
+            _temp_dir=folder,
+        )
+        yield folder
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+

@@ -1,0 +1,381 @@
+"""Durable trial records: one folder of small files, the truth about every trial.
+
+    trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, claim-<n>.json
+    sweeps/<name>/spec.yaml, trials.json
+
+Every write is atomic and durable: a reader sees the old file or the new one, also after a crash. A claim is created
+exclusively, so that two launches never run one trial.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec
+import pyarrow as pa
+from pyarrow import parquet
+
+from sweeps.plan import FINAL, TrialState
+from trainer.registry import UserError
+
+FORMAT: Final = 1
+STALE_SECONDS: Final = 60.0
+HEARTBEAT_SECONDS: Final = 10.0
+_CLAIM = re.compile(r"claim-(\d+)\.json")
+
+
+class StoreError(UserError):
+    """A Store that cannot be used: the message names the path."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that can be recognised later: on the same machine and process namespace, also as dead."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+
+    @classmethod
+    def this(cls) -> Process:
+        """The calling process."""
+        return cls(
+            socket.gethostname(),
+            _read_text("/proc/sys/kernel/random/boot_id"),
+            _namespace(),
+            os.getpid(),
+            _start_time(os.getpid()),
+        )
+
+    def is_dead(self) -> bool:
+        """True only where it is certain: same machine, same namespace, and the pid is gone or another process's."""
+        here = (self.boot, self.namespace) == (_read_text("/proc/sys/kernel/random/boot_id"), _namespace())
+        return bool(self.boot) and here and _start_time(self.pid) != self.started
+
+    def __str__(self) -> str:
+        return f"{self.host} (pid {self.pid})"
+
+
+@dataclass
+class Claim:
+    """The right to run one trial, until a higher generation exists."""
+
+    store: Store
+    trial_id: str
+    generation: int
+    token: str
+    beats: int = 0
+
+    @property
+    def path(self) -> str:
+        """The claim's file in the Store."""
+        return f"trials/{self.trial_id}/claim-{self.generation}.json"
+
+    def content(self, *, released: bool = False) -> bytes:
+        """What the file says: who, since when, how alive."""
+        return _json(
+            {
+                "token": self.token,
+                "beats": self.beats,
+                "released": released,
+                "process": vars(Process.this()),
+                "time": time.time(),
+            }
+        )
+
+    def is_held(self) -> bool:
+        """True while nobody has taken over."""
+        return self.store.generation(self.trial_id) == self.generation
+
+    def beat(self) -> None:
+        """Show that the holder is alive."""
+        self.beats += 1
+        if self.is_held():
+            self.store.write(self.path, self.content())
+
+    def release(self) -> None:
+        """Let go; the next claim needs no waiting."""
+        if self.is_held():
+            self.store.write(self.path, self.content(released=True))
+
+
+@dataclass
+class Store:
+    """The Store at `root`, a local path. Nothing is created before the first write."""
+
+    root: str
+    _seen: dict[str, tuple[Any, float]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            self._fs, path = fsspec.core.url_to_fs(self.root)
+        except (ValueError, ImportError) as error:
+            raise StoreError(f"store {self.root!r}: {error}") from None
+        if "file" not in self._fs.protocol:
+            raise StoreError(f"store {self.root!r}: only local paths are supported yet")
+        self._base = Path(path)
+
+    @property
+    def wandb_folder(self) -> Path:
+        """Where the offline runs of `wandb` lie."""
+        return self._base / "wandb"
+
+    def check_writable(self) -> None:
+        """Raise `StoreError` where nothing can be written."""
+        probe = f".probe-{uuid.uuid4().hex}"
+        try:
+            self.write(probe, b"")
+            self._fs.rm_file(self._path(probe))
+        except OSError as error:
+            raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
+
+    # files
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content, None where there is no such file."""
+        try:
+            content: bytes = self._fs.cat_file(self._path(path))
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise StoreError(f"store {self.root!r} is not a folder") from None
+        return content
+
+    def write(self, path: str, content: bytes) -> None:
+        """Replace a file: temporary file beside it, fsync, rename, fsync of the folder."""
+        target = Path(self._path(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Create a file that does not exist yet; False where it does."""
+        Path(self._path(path)).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._fs.pipe_file(self._path(path), content, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self._fs.exists(self._path(path)))
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none where there is no such folder."""
+        try:
+            entries = self._fs.ls(self._path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise StoreError(f"store {self.root!r} is not a folder") from None
+        return sorted(entry.rsplit("/", 1)[-1] for entry in entries)
+
+    def remove(self, path: str) -> None:
+        """Remove a file that may be absent."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(path))
+
+    def _path(self, path: str) -> str:
+        return str(self._base / path)
+
+    def _json(self, path: str) -> Any:
+        content = self.read(path)
+        if content is None:
+            return None
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise StoreError(f"{self._path(path)}: damaged, not JSON: {error}") from None
+
+    # trials
+
+    def record(self, trial_id: str) -> dict[str, Any] | None:
+        """The trial's record, None where it never started."""
+        record: dict[str, Any] | None = self._json(f"trials/{trial_id}/record.json")
+        if record is not None and record.get("format") != FORMAT:
+            raise StoreError(
+                f"{self._path(f'trials/{trial_id}/record.json')}: format {record.get('format')!r}, "
+                f"this version reads {FORMAT}"
+            )
+        return record
+
+    def write_record(self, trial_id: str, record: Mapping[str, Any]) -> None:
+        """Replace the record."""
+        self.write(f"trials/{trial_id}/record.json", _json({"format": FORMAT, **record}))
+
+    def write_config(self, trial_id: str, config: Mapping[str, Any]) -> None:
+        """Keep the canonical config."""
+        self.write(f"trials/{trial_id}/config.json", _json(config))
+
+    def config(self, trial_id: str) -> dict[str, Any] | None:
+        """The canonical config."""
+        config: dict[str, Any] | None = self._json(f"trials/{trial_id}/config.json")
+        return config
+
+    def history(self, trial_id: str) -> list[dict[str, Any]]:
+        """One row per epoch; empty where there is none yet."""
+        content = self.read(f"trials/{trial_id}/history.parquet")
+        if content is None:
+            return []
+        try:
+            rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
+        except pa.ArrowException as error:
+            raise StoreError(
+                f"{self._path(f'trials/{trial_id}/history.parquet')}: damaged: {error}"
+            ) from None
+        return rows
+
+    def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the history."""
+        buffer = io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(list(rows), schema=_schema(rows)), buffer)
+        self.write(f"trials/{trial_id}/history.parquet", buffer.getvalue())
+
+    def state(self, trial_id: str) -> TrialState:
+        """What a plan needs to know."""
+        record = self.record(trial_id)
+        if record is None:
+            holder = self.holder(trial_id)
+            return TrialState("running", holder=str(holder)) if holder else TrialState()
+        outcome, width, epoch = record["outcome"], record["width"], record["epoch"]
+        if outcome in FINAL:
+            return TrialState(outcome, width, epoch)
+        holder = self.holder(trial_id)
+        if holder is not None:
+            return TrialState("running", width, epoch, str(holder))
+        return TrialState("interrupted", width, epoch)
+
+    # claims
+
+    def generation(self, trial_id: str) -> int:
+        """The highest claim, 0 where there is none."""
+        found = (_CLAIM.fullmatch(name) for name in self.names(f"trials/{trial_id}"))
+        return max((int(match[1]) for match in found if match), default=0)
+
+    def holder(self, trial_id: str) -> Process | None:
+        """Who runs the trial now; None where nobody does or the claim is stale.
+
+        Stale: its process is known to be dead, or its heartbeat has not changed for 60 s of this observer's clock.
+        """
+        generation = self.generation(trial_id)
+        if not generation:
+            return None
+        path = f"trials/{trial_id}/claim-{generation}.json"
+        content = self.read(path) or b""
+        beat, first_seen = self._seen.get(path, (None, 0.0))
+        if beat != content:
+            first_seen = time.monotonic()
+            self._seen[path] = (content, first_seen)
+        stale = time.monotonic() - first_seen > STALE_SECONDS
+        try:
+            claim = json.loads(content)
+            process = Process(**claim["process"])
+        except (ValueError, KeyError, TypeError):
+            process, claim = Process("an unknown host", "", "", 0, 0), {"released": False}
+        return None if claim["released"] or process.is_dead() or stale else process
+
+    def claim(self, trial_id: str, *, over: int = 0) -> Claim | None:
+        """Claim the trial; None where another process holds it or was faster.
+
+        `over` is a generation that the caller has seen go stale.
+        """
+        generation = self.generation(trial_id)
+        if generation != over and self.holder(trial_id) is not None:
+            return None
+        claim = Claim(self, trial_id, generation + 1, uuid.uuid4().hex)
+        return claim if self.create(claim.path, claim.content()) else None
+
+    # sweeps
+
+    def write_sweep(self, name: str, spec: str, trials: Sequence[Mapping[str, Any]]) -> None:
+        """Keep a sweep's spec as launched and the list of its trials."""
+        self.write(f"sweeps/{name}/spec.yaml", spec.encode())
+        self.write(f"sweeps/{name}/trials.json", _json({"format": FORMAT, "trials": list(trials)}))
+
+    def sweep_spec(self, name: str) -> str:
+        """The spec as launched.
+
+        Raises `StoreError` with the sweeps that there are where this one is unknown.
+        """
+        content = self.read(f"sweeps/{name}/spec.yaml")
+        if content is None:
+            known = ", ".join(self.sweeps()) or "none"
+            raise StoreError(f"no sweep {name!r} in the store {self.root!r}; it has: {known}")
+        return content.decode()
+
+    def sweeps(self) -> list[str]:
+        """The names of the sweeps."""
+        return [name for name in self.names("sweeps") if self.exists(f"sweeps/{name}/spec.yaml")]
+
+    def sweeps_of(self, trial_ids: set[str]) -> dict[str, list[str]]:
+        """By trial id, the sweeps that contain it."""
+        found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
+        for name in self.sweeps():
+            listed = self._json(f"sweeps/{name}/trials.json") or {"trials": []}
+            for trial in listed["trials"]:
+                if trial["trial_id"] in found:
+                    found[trial["trial_id"]].append(name)
+        return found
+
+    def stop_file(self, sweep: str, launch: str) -> str:
+        """The file whose existence tells the workers of one launch to stop."""
+        return f"sweeps/{sweep}/stop-{launch}"
+
+
+def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """Counts as int64, marks as bool, all else float64: the same columns in every trial."""
+    kinds = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
+    names: Iterator[str] = iter(rows[0]) if rows else iter(())
+    return pa.schema([(name, kinds.get(name, pa.float64())) for name in names])
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> int:
+    """Clock ticks after boot at which the process started; 0 where it does not exist or is a zombie."""
+    fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0

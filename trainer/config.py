@@ -1,0 +1,236 @@
+"""One trial: its frozen, typed config and the id that follows from it alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from trainer.registry import REGISTRY, REQUIRED, TASKS, Component, ConfigError, component, expected
+
+NUMERICS: Final = 1
+"""Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
+
+ID_DIGITS: Final = 16
+RadiusSchedule = Literal["constant", "inverse_sqrt", "inverse"]
+Scalar = bool | int | float | str
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number, not true or false")
+    return value
+
+
+def _positive_zero(value: float) -> float:
+    return value + 0.0  # -0.0 and 0.0 are one value and must be one id
+
+
+Real = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+NonNegative = Annotated[Real, Field(ge=0)]
+Positive = Annotated[Real, Field(gt=0)]
+Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+
+COMPONENT_FIELDS: Final = tuple(REGISTRY)
+OPTION_FIELDS: Final = tuple(f"{kind}_options" for kind in REGISTRY)
+
+
+class TrialConfig(BaseModel):
+    """Everything that a trial's numbers depend on, besides device, thread count and stack width.
+
+    A field that the chosen task, optimizer or scheduler does not read is None and must not be given, so that equal
+    trials have equal configs. Use `TrialConfig.parse` for input of a user: it raises `ConfigError`, which names the
+    field, the offender and the valid choices.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    task: str
+    task_options: dict[str, Scalar] = {}
+    model: str
+    model_options: dict[str, Scalar] = {}
+    optimizer: str
+    optimizer_options: dict[str, Scalar] = {}
+    scheduler: str
+    scheduler_options: dict[str, Scalar] = {}
+    rho: NonNegative | None = None  # radius. SAM: length in weight space; USAM: multiple of the gradient
+    rho_schedule: RadiusSchedule | None = None  # of step t: rho, rho / sqrt(t + 1), rho / (t + 1)
+    weight_decay: NonNegative = 0.0  # coefficient of theta in the descent step
+    lr: Positive | None = None  # step size; of cosine: its first epoch's
+    lr_min: NonNegative | None = None  # cosine: the step size that epoch T would have
+    gamma_b: Positive | None = None  # Polyak: cap of the step size
+    lower_bound: Real | None = None  # Polyak: lower bound of the mini-batch loss
+    momentum: Annotated[Real, Field(ge=0, lt=1)] | None = None  # heavy ball, as torch.optim.SGD
+    label_smoothing: Annotated[Real, Field(ge=0, lt=1)] | None = None  # of the training loss only
+    augmentation: Literal["none"] | None = None  # of the training images
+    batch_size: Count = 128  # images per mini-batch; an epoch's last one may be smaller
+    epochs: Count = 100  # passes over the training set
+    seed: Annotated[int, BeforeValidator(_number), Field(ge=0, lt=2**63)] = 0
+    val_fraction: Annotated[Real, Field(ge=0, lt=1)] = 0.0  # of the training set, held out, stratified
+    batchnorm_statistics: Literal["both", "first"] | None = None  # passes that update the running statistics
+    precision: Literal["float32", "float64"] = "float32"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, given: Any) -> Any:
+        """Refuse what no component reads, and fill in the defaults of what one does."""
+        if not isinstance(given, Mapping):
+            raise ValueError(f"a trial config is a mapping, not {type(given).__name__}")
+        values = {key: value for key, value in given.items() if value is not None}
+        for key in values:
+            if key not in cls.model_fields:
+                raise ConfigError(str(key), f"unknown field; {expected(key, cls.model_fields)}")
+        for kind in COMPONENT_FIELDS:
+            if kind not in values:
+                raise ConfigError(kind, f"missing; {expected('', REGISTRY[kind])}")
+        parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
+        used = _used(parts)
+        for key in _CONDITIONAL & values.keys() - used.keys():
+            readers = _readers(key)
+            chosen = ", ".join(f"{kind} {values[kind]!r}" for kind in readers)
+            names = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in readers.items())
+            raise ConfigError(key, f"{chosen} does not use it (used by {names}); leave it out")
+        for key, default in used.items():
+            if key not in values:
+                if default is REQUIRED:
+                    raise ConfigError(key, f"missing; {_owner(key, parts, values)} needs it")
+                values[key] = default
+        for kind, part in parts.items():
+            values[f"{kind}_options"] = _options(kind, part, values)
+        return values
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        size = TASKS[self.task].train_size
+        if size and self.batch_size > size:
+            raise ConfigError(
+                "batch_size", f"{self.batch_size} is larger than the {size} training images of {self.task}"
+            )
+        return self
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> TrialConfig:
+        """Validate a user's values.
+
+        Raises `ConfigError` (with `.key`) for the first field that is wrong.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _first(error.errors()) from None
+
+    def canonical(self) -> dict[str, Any]:
+        """The config without the fields that equal their default: what the id is made of and the Store keeps.
+
+        A field that a later version adds with a default therefore changes no id.
+        """
+        parts = {kind: REGISTRY[kind][getattr(self, kind)] for kind in COMPONENT_FIELDS}
+        used = _used(parts)
+        kept: dict[str, Any] = {}
+        for key, info in type(self).model_fields.items():
+            value = getattr(self, key)
+            if key in OPTION_FIELDS:
+                value = parts[key.removesuffix("_options")].options(**value).model_dump(exclude_defaults=True)
+                default: Any = {}
+            else:
+                default = used.get(key, REQUIRED if info.is_required() else info.default)
+            if value is not None and (default is REQUIRED or value != default):
+                kept[key] = _positive_zero(value) if isinstance(value, float) else value
+        return kept
+
+    @property
+    def trial_id(self) -> str:
+        """First 16 hex digits of SHA-256 over the canonical JSON of the config and `NUMERICS`.
+
+        Independent of key order, number spelling, sweep and machine; also the W&B run id.
+        """
+        text = json.dumps({"config": self.canonical(), "numerics": NUMERICS}, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
+
+    @property
+    def signature(self) -> str:
+        """What all rows of one stack share, as a string that can be compared and sorted."""
+        shared = {key: getattr(self, key) for key in _SHARED}
+        shared["family"] = REGISTRY["optimizer"][self.optimizer].family
+        return json.dumps(shared, sort_keys=True)
+
+    def flat(self) -> dict[str, Scalar]:
+        """The fields in use, options flattened to `model_options.hidden`: the W&B config, the columns of `runs`."""
+        values: dict[str, Scalar] = {}
+        for key, value in self.model_dump().items():
+            if isinstance(value, dict):
+                values |= {f"{key}.{option}": setting for option, setting in value.items()}
+            elif value is not None:
+                values[key] = value
+        return values
+
+
+_CONDITIONAL: Final = frozenset(
+    key for names in REGISTRY.values() for part in names.values() for key in part.uses
+)
+_SHARED: Final = (
+    "task",
+    "task_options",
+    "model",
+    "model_options",
+    "batch_size",
+    "epochs",
+    "precision",
+    "val_fraction",
+    "batchnorm_statistics",
+    "augmentation",
+    "optimizer_options",
+)
+
+
+def radius_schedules() -> tuple[str, ...]:
+    """The valid values of `rho_schedule`."""
+    return get_args(RadiusSchedule)
+
+
+def _used(parts: Mapping[str, Component]) -> dict[str, Any]:
+    return {key: default for part in parts.values() for key, default in part.uses.items()}
+
+
+def _readers(key: str) -> dict[str, list[str]]:
+    """By kind, the names of the components that read `key`."""
+    found = {
+        kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()
+    }
+    return {kind: names for kind, names in found.items() if names}
+
+
+def _owner(key: str, parts: Mapping[str, Component], values: Mapping[str, Any]) -> str:
+    return next(f"{kind} {values[kind]!r}" for kind, part in parts.items() if key in part.uses)
+
+
+def _options(kind: str, part: Component, values: Mapping[str, Any]) -> dict[str, Any]:
+    given = values.get(f"{kind}_options", {})
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{kind}_options", f"must be a mapping, not {given!r}")
+    for key in given:
+        if key not in part.options.model_fields:
+            known = ", ".join(part.options.model_fields) or "none"
+            raise ConfigError(
+                f"{kind}_options", f"{values[kind]!r} has no option {key!r}; its options: {known}"
+            )
+    try:
+        return part.options(**given).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{kind}_options.{option}", f"{first['msg']} (got {first['input']!r})") from None
+
+
+def _first(errors: list[ErrorDetails]) -> ConfigError:
+    first = errors[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return cause
+    key = str(first["loc"][0]) if first["loc"] else "config"
+    message = str(cause) if cause is not None else first["msg"]
+    return ConfigError(key, f"{message} (got {first['input']!r})")
