@@ -135,6 +135,10 @@ class _Watcher(tune.Callback, tune.Stopper):
         self._progress = progress
         self._interruption = interruption
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks into a snapshot that nothing here ever restores."""
+        return {}
+
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
@@ -210,7 +214,9 @@ def _run_rounds(
                 return  # a whole round changed nothing: another one would not either
             before = states
             jobs = [_job(spec, store, stack, wandb, stop_file) for stack in stacks]
-            _fit(spec, jobs, folder, progress, interruption, verbose)
+            errors = _fit(spec, jobs, folder, progress, interruption, verbose)
+            if errors and not interruption.signal:
+                raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
         elif held:
             holders = ", ".join(sorted({state.holder for state in held}))
             progress.note(f"waiting for {len(held)} trials that {holders} runs")
@@ -245,11 +251,14 @@ def _fit(
     progress: Progress,
     interruption: Interruption,
     verbose: bool,
-) -> None:
-    """One Tune experiment over the jobs; returns when all have ended or an interruption came."""
+) -> list[Exception]:
+    """One Tune experiment over the jobs; returns when all have ended or an interruption came.
+
+    Returns the errors of stacks that failed again and again for reasons that are not the trials' own.
+    """
     watcher = _Watcher(progress, interruption)
     resources = {"cpu": spec.launch.cpus, "gpu": spec.launch.gpus}
-    tune.Tuner(
+    results = tune.Tuner(
         tune.with_resources(StackTrainable, resources),
         param_space={"job": tune.grid_search(list(jobs))},
         tune_config=tune.TuneConfig(reuse_actors=True),
@@ -262,6 +271,7 @@ def _fit(
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     ).fit()
+    return list(results.errors)
 
 
 @contextmanager
