@@ -26,6 +26,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # the new one prints a table even when told to be silent
 os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
 os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
 os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = str(10**9)

@@ -21,9 +21,9 @@ STATES: Final[tuple[State, ...]] = (
     "stopped",
 )
 
-CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 4, "mlp": 8}
+CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 6, "mlp": 8}
 """`stack: auto` on a CPU, by model; 1 for the others. Measured by `benchmarks/step.py` on one core: at 8x8 pixels a
-row of a stack of 4 costs 0.77 of a stack of one, beyond that it saves little; at 32x32 stacks of convolutions do not
+row of a stack of 6 costs two thirds of a stack of one, and wider ones save no more; at 32x32 stacks of convolutions do not
 pay on a CPU."""
 
 

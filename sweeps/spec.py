@@ -14,11 +14,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from trainer.config import TrialConfig
+from trainer.history import METRICS
 from trainer.registry import ConfigError, UserError, expected
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SPLITS: Final = ("train", "val", "test")
-METRICS: Final = tuple(f"{split}/{value}" for split in SPLITS for value in ("loss", "top1", "top5"))
 NOT_YET: Final = ("early_terminate", "run_cap", "rename", "program", "command", "project", "entity", "description")
 Path_ = tuple[str | int, ...]
 

@@ -14,35 +14,10 @@ from torch import Tensor
 
 from trainer.config import TrialConfig
 from trainer.data import Images, batches, epoch_order
+from trainer.history import HISTORY_COLUMNS
 from trainer.registry import TASKS
 from trainer.stack import Stack, Step
 from trainer.tasks import Classification
-
-HISTORY_COLUMNS: Final = (
-    "epoch",
-    "step",
-    "train/loss",
-    "train/top1",
-    "train/top5",
-    "val/loss",
-    "val/top1",
-    "val/top5",
-    "test/loss",
-    "test/top1",
-    "test/top5",
-    "gamma/mean",
-    "gamma/min",
-    "gamma/max",
-    "gamma/cap_share",
-    "gamma/zero_share",
-    "grad_norm/x",
-    "grad_norm/e",
-    "sharpness",
-    "images_per_second",
-    "seconds",
-    "partial",
-)
-"""One row per epoch; `partial` marks the epoch in which a row diverged. A value that was not measured is None."""
 
 CHECKPOINT_FORMAT: Final = 1
 EVALUATION_BATCH: Final = 512
@@ -188,7 +163,7 @@ def _reports(stack: Stack, epoch: int, result: _Epoch, going: Sequence[bool]) ->
     seconds = time.perf_counter() - result.started
     alive = stack.active.tolist()
     counts = [int(n) for n in result.count.tolist()]
-    means = (result.sums / result.count).tolist()
+    means = (result.sums.double() / result.count).tolist()
     low, high = result.gamma_min.tolist(), result.gamma_max.tolist()
     reports = []
     for row, was_going in enumerate(going):
@@ -224,7 +199,7 @@ def _evaluate(stack: Stack, data: Images | None, prefix: str) -> list[tuple[str,
         hits = stack.task.hits(logits, shared)
         top1, top5 = top1 + hits[0], top5 + hits[1]
     names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
-    return [(n, (v / len(data)).tolist()) for n, v in zip(names, (loss, top1, top5), strict=True)]
+    return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
 def _checkpointer(stack: Stack, row: int, epoch: int) -> Callable[[], Checkpoint]:
