@@ -74,7 +74,7 @@ class MLP(nn.Module):
         super().__init__()
         sizes = [torch.Size(input_shape).numel(), *[hidden] * layers]
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
-        self.linear = nn.Linear(hidden, classes)
+        self.linear = nn.Linear(sizes[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:
         out = x.flatten(1)

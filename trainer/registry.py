@@ -47,7 +47,7 @@ class MLPOptions(Options):
     """Options of the model `mlp`."""
 
     hidden: int = Field(default=64, ge=1)  # units per hidden layer
-    layers: int = Field(default=2, ge=1)  # hidden layers
+    layers: int = Field(default=2, ge=0)  # hidden layers; 0 is softmax regression, which is convex
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,187 @@
+"""Shared parts of the tests: isolated processes, small specs, a loopback W&B server."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+POLYSWEEP = Path(sys.executable).with_name("polysweep")
+TINY = {
+    "task": "digits",
+    "model": "mlp",
+    "optimizer": "usam",
+    "scheduler": "polyak",
+    "rho": 0.1,
+    "batch_size": 256,
+    "epochs": 3,
+}
+
+
+def own_network() -> None:
+    """Move the calling process into a network namespace of its own with only loopback, where that is allowed.
+
+    Elsewhere nothing happens, and Ray listens on loopback anyway.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x40000000) != 0:  # CLONE_NEWNET
+        return
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
+        fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
+
+
+@pytest.fixture(autouse=True)
+def no_outside_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither the user's W&B login nor a Store of theirs reaches a test."""
+    for name in list(os.environ):
+        if name.startswith(("WANDB_", "POLYSWEEP_", "RAY_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `polysweep ...` in the test's folder, in a network of its own, to its end."""
+
+    def run_polysweep(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [POLYSWEEP, *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=options.pop("timeout", 180),
+            preexec_fn=options.pop("preexec_fn", own_network),
+            check=False,
+            **options,
+        )
+
+    return run_polysweep
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `polysweep ...` as the head of a process group; the group is killed when the test ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_polysweep(*arguments: str | Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [POLYSWEEP, *map(str, arguments)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=own_network,
+        )
+        started.append(process)
+        return process
+
+    yield start_polysweep
+    for process in started:
+        kill_group(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """SIGKILL the process and everything in its group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(timeout=30)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0, process: Any = None) -> Any:
+    """Poll until the condition holds; fail loudly when it does not in time, or when `process` ends before."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"ended with {process.returncode}: {process.stdout.read()}")
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {condition}")
+
+
+def records(store: Path) -> dict[str, dict[str, Any]]:
+    """Every trial's record by id."""
+    return {path.parent.name: json.loads(path.read_text()) for path in store.glob("trials/*/record.json")}
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Callable[..., Path]:
+    """Write a spec from a Python value."""
+
+    def write(name: str = "small.yaml", **changes: Any) -> Path:
+        spec = {
+            "parameters": {
+                "task": {"value": "digits"},
+                "model": {"value": "mlp"},
+                "optimizer": {"value": "usam"},
+                "rho": {"values": [0.1, 0.2]},
+                "weight_decay": {"value": 5e-4},
+                "batch_size": {"value": 256},
+                "epochs": {"value": 3},
+            },
+            "variants": [
+                {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1]}},
+                {"scheduler": {"value": "polyak"}},
+            ],
+            "tuned": ["lr"],
+            "seeds": 2,
+            **changes,
+        }
+        path = tmp_path / name
+        path.write_text(json.dumps(spec))  # JSON is YAML
+        return path
+
+    return write
+
+
+class Wandb:
+    """The loopback W&B server of a test."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that the server has."""
+        with urllib.request.urlopen(f"{self.url}/dump", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+
+@pytest.fixture
+def wandb_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
+    """A running loopback server; the environment points at it."""
+    port_file = tmp_path / "wandb-port"
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("wandb_server.py"), "--port-file", port_file]
+    )
+    try:
+        wait_for(port_file.exists, 30)
+        server = Wandb(int(port_file.read_text()))
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
