@@ -160,7 +160,10 @@ class SweepSpec(_Strict):
             return TrialConfig.parse(values)
         except ConfigError as error:
             key = error.key.split(".")[0]
-            path: Path_ = ("variants", variant, key) if key in self.variants[variant] else ("parameters", key)
+            inside = ("variants", variant) if key in self.variants[variant] else ("parameters",)
+            if key not in values:  # missing: the variant is where it belongs
+                inside = ("variants", variant)
+            path: Path_ = (*inside, key)
             raise self._source.error(path, str(error)) from None
 
     def _check(self) -> None:

@@ -16,7 +16,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +156,21 @@ class Store:
 
     def write(self, path: str, content: bytes) -> None:
         """Replace a file: temporary file beside it, fsync, rename, fsync of the folder."""
+        self._put(path, content, os.replace)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Create a file, with its content at once; False where it exists.
+
+        By a hard link to a temporary file: fsspec's own `mode="create"` looks first and writes then, so that of two
+        processes both can win.
+        """
+        try:
+            self._put(path, content, os.link)
+        except FileExistsError:
+            return False
+        return True
+
+    def _put(self, path: str, content: bytes, place: Callable[[Path, Path], None]) -> None:
         target = Path(self._path(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -164,25 +179,15 @@ class Store:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
+            place(temporary, target)
+        finally:
             with suppress(OSError):
                 temporary.unlink()
-            raise
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create a file that does not exist yet; False where it does."""
-        Path(self._path(path)).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._fs.pipe_file(self._path(path), content, mode="create")
-        except FileExistsError:
-            return False
-        return True
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""

@@ -1,0 +1,193 @@
+"""Sweep specs and plans: what they mean, and what is wrong with a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from sweeps.plan import TrialState, plan
+from sweeps.spec import SpecError, SweepSpec, read_settings
+from trainer.registry import UserError
+
+GOOD = """\
+method: grid
+metric: {name: test/top1, goal: maximize}
+parameters:
+  task: {value: digits}
+  model: {value: mlp}
+  optimizer: {value: usam}
+  rho: {values: [0.1, 0.2]}
+  weight_decay: {value: 1e-4}
+  epochs: {value: 2}
+variants:
+  - {scheduler: {value: constant}, lr: {values: [1e-2, 0.1]}}
+  - {scheduler: {value: polyak}}
+tuned: [lr]
+seeds: 3
+"""
+
+
+def parse(text: str) -> SweepSpec:
+    return SweepSpec.parse(text, "file.yaml", "file")
+
+
+def test_a_spec_expands_in_the_order_in_which_it_is_written() -> None:
+    spec = parse(GOOD)
+    assert spec.name == "file"
+    trials = spec.trials
+    assert len(trials) == len({t.trial_id for t in trials}) == 2 * 2 * 3 + 2 * 3
+    assert [t.config.seed for t in trials[:3]] == [0, 1, 2]
+    assert [(t.config.rho, t.config.lr) for t in trials[:12:3]] == [(0.1, 0.01), (0.1, 0.1), (0.2, 0.01), (0.2, 0.1)]
+    assert [dict(t.cell) for t in trials[::6]] == [
+        {"rho": 0.1, "scheduler": "constant"},
+        {"rho": 0.2, "scheduler": "constant"},
+        {"rho": 0.1, "scheduler": "polyak"},
+    ]
+    assert trials[0].config.weight_decay == 1e-4
+
+
+def test_the_quickstart_has_72_trials_in_12_cells() -> None:
+    spec = SweepSpec.load(ROOT / "sweeps/specs/quickstart.yaml")
+    assert len({t.trial_id for t in spec.trials}) == 72
+    assert len(plan(spec, {}).cells()) == 12
+
+
+def test_cells_are_told_apart_by_what_varies_where_it_applies() -> None:
+    caps = GOOD.replace("{scheduler: {value: polyak}}", "{scheduler: {value: polyak}, gamma_b: {values: [0.1, 1]}}")
+    assert set(parse(caps).trials[-1].cell) == {"rho", "scheduler", "gamma_b"}
+    one_cap = GOOD.replace("{scheduler: {value: polyak}}", "{scheduler: {value: polyak}, gamma_b: {value: 1}}")
+    assert set(parse(one_cap).trials[-1].cell) == {"rho", "scheduler"}
+
+
+def test_seeds_may_be_a_number_a_list_or_a_parameter() -> None:
+    assert parse(GOOD.replace("seeds: 3", "seeds: [5, 7]")).seeds == [5, 7]
+    swept = GOOD.replace("seeds: 3\n", "").replace("parameters:", "parameters:\n  seed: {values: [3, 4]}")
+    assert {t.config.seed for t in parse(swept).trials} == {3, 4}
+
+
+def test_the_same_trial_in_another_sweep_has_the_same_id() -> None:
+    wider = GOOD.replace("[0.1, 0.2]", "[0.3, 0.2]").replace("seeds: 3", "name: other\nseeds: 5")
+    shared = {t.trial_id for t in parse(GOOD).trials} & {t.trial_id for t in parse(wider).trials}
+    assert len(shared) == 9
+
+
+WRONG = {
+    "not YAML": (GOOD + "bad: ]\n", 15, ["not valid YAML"]),
+    "no mapping": ("- 1\n- 2\n", 1, ["a sweep spec is a mapping", "list"]),
+    "empty": ("", 1, ["a sweep spec is a mapping", "empty file"]),
+    "unknown key": (GOOD + "seedz: 3\n", 15, ["unknown key: 'seedz'", "did you mean 'seeds'", "variants"]),
+    "a key of later": (GOOD + "run_cap: 3\n", 15, ["not supported yet: 'run_cap'"]),
+    "a method of later": (GOOD.replace("grid", "bayes"), 1, ["'bayes'", "not supported yet", "'grid'"]),
+    "unknown method": (GOOD.replace("grid", "gird"), 1, ["method", "'grid'", "'gird'"]),
+    "key twice": (GOOD + "seeds: 4\n", 15, ["'seeds' is given twice", "line 14"]),
+    "negative radius": (GOOD.replace("0.2]", "-0.2]"), 7, ["rho", "greater than or equal to 0", "-0.2"]),
+    "NaN radius": (GOOD.replace("0.2]", ".nan]"), 7, ["rho", "finite"]),
+    "radius is a word": (GOOD.replace("0.2]", "wide]"), 7, ["rho", "number", "wide"]),
+    "lr to polyak": (
+        GOOD.replace("{value: polyak}", "{value: polyak}, lr: {value: 0.1}"),
+        12,
+        ["lr", "scheduler 'polyak' does not use it", "constant, cosine"],
+    ),
+    "unknown task": (GOOD.replace("digits", "mnist"), 4, ["unknown task 'mnist'", "digits"]),
+    "unknown model": (GOOD.replace("mlp", "vgg"), 5, ["unknown model 'vgg'", "mlp, resnet20, resnet32, resnet8"]),
+    "unknown scheduler": (GOOD.replace("polyak", "step"), 12, ["'step'", "constant, cosine, polyak"]),
+    "unknown parameter": (GOOD.replace("rho:", "rhoo:"), 7, ["unknown parameter 'rhoo'", "did you mean 'rho'"]),
+    "shared and in a variant": (
+        GOOD.replace("{value: polyak}", "{value: polyak}, rho: {value: 0.1}"),
+        12,
+        ["'rho' is both in 'parameters' and in a variant"],
+    ),
+    "empty list": (GOOD.replace("[0.1, 0.2]", "[]"), 7, ["'rho'", "at least one value", "[]"]),
+    "value twice": (GOOD.replace("[0.1, 0.2]", "[0.1, 0.1]"), 7, ["'rho'", "listed twice"]),
+    "one trial twice": (GOOD.replace("[1e-2, 0.1]", "['0.1', 0.1]"), 11, ["listed twice"]),
+    "neither value nor values": (GOOD.replace("{values: [0.1, 0.2]}", "{min: 0}"), 7, ["'rho'", "values", "min"]),
+    "bare value": (GOOD.replace("{values: [0.1, 0.2]}", "0.1"), 7, ["'rho'", "{value: x}", "0.1"]),
+    "unknown tuned": (GOOD.replace("[lr]", "[lr_max]"), 13, ["'lr_max'", "no parameter", "epochs, lr, model"]),
+    "no seeds": (GOOD.replace("seeds: 3", "seeds: 0"), 14, ["seeds", ">= 1", "0"]),
+    "seeds twice": (GOOD.replace("seeds: 3", "seeds: [1, 1]"), 14, ["seeds", "distinct"]),
+    "seeds beside seed": (
+        GOOD.replace("parameters:", "parameters:\n  seed: {value: 1}"),
+        15,
+        ["'seeds' beside 'parameters.seed'"],
+    ),
+    "no epochs": (GOOD.replace("{value: 2}", "{value: 0}"), 9, ["epochs", "greater than or equal to 1"]),
+    "bad name": (GOOD + "name: a/b\n", 15, ["sweep name 'a/b'", "1 to 64", "letter or digit"]),
+    "no parameters": ("method: grid\n", 1, ["'parameters' is missing"]),
+    "empty variants": (GOOD.replace(GOOD[GOOD.index("variants"): GOOD.index("tuned")], "variants: []\n"), 10,
+                       ["'variants'", "at least one"]),
+    "unknown metric": (GOOD.replace("test/top1", "test/top2"), 2, ["metric.name", "test/top1", "test/top2"]),
+    "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
+    "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
+    "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu' under 'launch'", "did you mean 'gpus'"]),
+    "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack", "0"]),
+    "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
+                   ["lr: missing", "scheduler 'constant' needs it"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_a_wrong_spec_is_refused_with_file_line_offender_and_valid_choices(case: str) -> None:
+    text, line, words = WRONG[case]
+    with pytest.raises(SpecError) as caught:
+        parse(text)
+    message = str(caught.value)
+    assert message.startswith(f"file.yaml:{line}: "), message
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nowhere\.yaml: no such file"):
+        SweepSpec.load(tmp_path / "nowhere.yaml")
+
+
+def test_settings_of_the_command_line_read_like_a_spec() -> None:
+    assert read_settings(["rho=1e-4", "model=mlp", "model_options.hidden=8"]) == {
+        "rho": 1e-4,
+        "model": "mlp",
+        "model_options": {"hidden": 8},
+    }
+    for wrong in (["rho"], ["=3"], ["rho=1", "rho=2"], ["rho=["]):
+        with pytest.raises(UserError):
+            read_settings(wrong)
+
+
+# Plans.
+
+
+def test_a_plan_groups_rows_of_one_signature_width_and_epoch() -> None:
+    spec = parse(GOOD + "launch: {stack: 4}\n")
+    ids = [t.trial_id for t in spec.trials]
+    known = {
+        ids[0]: TrialState("finished", 4, 2),
+        ids[1]: TrialState("interrupted", 4, 1),
+        ids[2]: TrialState("interrupted", 2, 1),
+        ids[3]: TrialState("running", 4, 1, "host (pid 1)"),
+        ids[4]: TrialState("failed", 4, 1),
+    }
+    made = plan(spec, known)
+    assert [(stack.width, stack.epoch, len(stack.trials)) for stack in made.stacks] == [
+        (4, 1, 1), (2, 1, 1), (4, 0, 4), (4, 0, 4), (4, 0, 4), (4, 0, 1),
+    ]  # fmt: skip
+    assert made.counts() == {
+        "trials": 18, "new": 13, "interrupted": 2, "running": 1, "finished": 1, "diverged": 0, "failed": 1,
+        "stopped": 0,
+    }  # fmt: skip
+
+
+def test_the_width_of_a_new_trial_does_not_depend_on_how_many_are_left() -> None:
+    spec = parse(GOOD)
+    done = {t.trial_id: TrialState("finished", 8, 2) for t in spec.trials[:-1]}
+    (stack,) = plan(spec, done).stacks
+    (first, *_) = plan(spec, {}).stacks
+    assert (stack.width, len(stack.trials)) == (first.width, 1)
+
+
+def test_different_signatures_never_share_a_stack() -> None:
+    spec = parse(GOOD.replace("optimizer: {value: usam}", "optimizer: {values: [usam, sam]}\n  batch_size: {values: [64, 128]}"))
+    for stack in plan(spec, {}).stacks:
+        assert len({t.config.signature for t in stack.trials}) == 1
+    assert any(len({t.config.optimizer for t in stack.trials}) == 2 for stack in plan(spec, {}).stacks)
