@@ -99,6 +99,9 @@ class StackTrainable(tune.Trainable):
         """Start nothing yet: a reused actor is set up before it is known what for."""
         self._run: StackRun | None = None
         self._job = Job(**config["job"])
+        # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
+        self._terminated = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next stack."""
@@ -110,7 +113,7 @@ class StackTrainable(tune.Trainable):
         """Train one epoch of the stack."""
         if self._run is None:
             online = _worker_online(self._job.store) if self._job.wandb == "online" else None
-            self._run = StackRun(self._job, online)
+            self._run = StackRun(self._job, online, interrupted=self._terminated.is_set)
         progress = self._run.advance()
         over = progress is None or self._run.is_over
         if over:

@@ -23,11 +23,15 @@ def train_one(
 
     Raises `UserError` where another process runs it.
     """
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     trial_id = config.trial_id
     state = store.state(trial_id)
     name = f"{trial_id} ({run_name(config)})"
     if state.state in FINAL:
-        console.print(f"{name}: nothing to start, it has {state.state}", highlight=False)
+        say(f"{name}: nothing to start, it has {state.state}")
         return 1 if state.state == "failed" else 0
     if state.state == "running":
         raise UserError(f"{name} is run by {state.holder}")
@@ -54,7 +58,7 @@ def train_one(
                     for key in ("train/loss", "test/loss", "test/top1", "gamma/mean")
                     if row.history.get(key) is not None
                 )
-                console.print(f"epoch {row.epoch}/{config.epochs}: {values}", highlight=False)
+                say(f"epoch {row.epoch}/{config.epochs}: {values}")
             if run.is_over:
                 break
     finally:
@@ -63,9 +67,9 @@ def train_one(
             online.drain(5.0 if signals else DRAIN_SECONDS)
     record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
     if signals and record["outcome"] not in FINAL:
-        console.print(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
+        say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
         return 128 + signals[0]
-    console.print(f"{name}: {record['outcome']}", highlight=False)
+    say(f"{name}: {record['outcome']}")
     if record["outcome"] == "failed":
-        console.print(record["error"], highlight=False, markup=False)
+        say(record["error"])
     return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1

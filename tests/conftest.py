@@ -53,6 +53,7 @@ def no_outside_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
             monkeypatch.delenv(name)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
 
 
 @pytest.fixture
