@@ -22,7 +22,7 @@ from analysis.tables import subtables
 from trainer.history import is_accuracy
 from trainer.registry import UserError
 
-STYLE: Final[Mapping[str, Any]] = {
+STYLE: Final[Any] = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("notebook"),
     "figure.constrained_layout.use": True,

@@ -80,8 +80,6 @@ def _provenance(record: Mapping[str, Any]) -> dict[str, Any]:
         **{key: record.get(key) for key in ("width", "epoch", "started", "ended", "seconds", "error")},
         "diverged_step": (record.get("diverged") or {}).get("step"),
         "sessions": len(record.get("sessions", [])),
-        **{
-            key: found.get(key) for key in ("numerics", "commit", "device", "device_model", "threads", "image")
-        },
+        **{key: found.get(key) for key in ("numerics", "commit", "device", "device_model", "threads", "image")},
         **versions,
     }

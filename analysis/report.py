@@ -118,7 +118,7 @@ def _failures(selection: Selection) -> list[dict[str, Any]]:
         run = runs.loc[trial.trial_id]
         if run["outcome"] == "finished":
             continue
-        step = run["diverged_step"]
+        step: Any = run["diverged_step"]
         detail = f"after step {int(step)}" if pd.notna(step) else str(run["error"] or "").strip()
         tuned = {name: getattr(trial.config, name) for name in spec.tuned}
         label = {**trial.cell, **{k: v for k, v in tuned.items() if v is not None}, "seed": trial.config.seed}

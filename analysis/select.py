@@ -74,10 +74,7 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best") ->
         cells.setdefault(repr(trial.cell), {}).setdefault(repr(_tuned(trial, spec.tuned)), []).append(trial)
     chosen_rows, value_rows, candidate_rows = [], [], []
     for members in cells.values():
-        scored = [
-            _score(trials, runs, f"{epoch}/{spec.metric.name}", spec.metric.goal)
-            for trials in members.values()
-        ]
+        scored = [_score(trials, runs, f"{epoch}/{spec.metric.name}", spec.metric.goal) for trials in members.values()]
         ranked = sorted(zip(scored, members.values(), strict=True), key=lambda pair: pair[0])  # stable
         for rank, (_, trials) in enumerate(ranked, start=1):
             row = _describe(trials, runs, f"{epoch}/{metric}", spec.tuned)
@@ -99,9 +96,7 @@ def _tuned(trial: SweepTrial, names: list[str]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(trial.config, name)) is not None}
 
 
-def _finished(
-    trials: list[SweepTrial], runs: Mapping[str, Mapping[Any, Any]], column: str
-) -> list[float]:
+def _finished(trials: list[SweepTrial], runs: Mapping[str, Mapping[Any, Any]], column: str) -> list[float]:
     found = (runs[trial.trial_id] for trial in trials)
     return [float(run[column]) for run in found if run["outcome"] == "finished"]
 

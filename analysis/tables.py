@@ -146,7 +146,10 @@ def _markdown(selection: Selection, values: Mapping[str, Any], cells: pd.DataFra
         return f"**{number}**{space}{note}"
 
     table = mean_std_table(selection, cells, show)
-    entries = [["rho", *table.columns], *([rho, *row] for rho, row in zip(table.index, table.values, strict=True))]
+    entries = [
+        ["rho", *table.columns],
+        *([rho, *row] for rho, row in zip(table.index, table.values, strict=True)),
+    ]
     widths = [max(len(row[i]) for row in entries) for i in range(len(entries[0]))]
     lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in entries]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -188,10 +191,7 @@ def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame)
         r"    \toprule",
         "    " + " & ".join([r"$\rho$", *map(_escape, table.columns)]) + r" \\",
         r"    \midrule",
-        *(
-            "    " + " & ".join([rho, *row]) + r" \\"
-            for rho, row in zip(table.index, table.values, strict=True)
-        ),
+        *("    " + " & ".join([rho, *row]) + r" \\" for rho, row in zip(table.index, table.values, strict=True)),
         r"    \bottomrule",
         r"  \end{tabular}",
         r"\end{table}",

@@ -34,16 +34,12 @@ StoreOption = Annotated[
 ]
 WandbOption = Annotated[
     str | None,
-    typer.Option(
-        "--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"
-    ),
+    typer.Option("--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
-MetricOption = Annotated[
-    str | None, typer.Option("--metric", help="A history column. [default: the sweep's metric]")
-]
+MetricOption = Annotated[str | None, typer.Option("--metric", help="A history column. [default: the sweep's metric]")]
 EpochOption = Annotated[str, typer.Option("--epoch", help="best (by the sweep's metric) or last.")]
 DEFAULT_STORE = "./polysweep-store"
 
@@ -90,7 +86,7 @@ def plan(spec: SpecArgument, store: StoreOption = DEFAULT_STORE, as_json: JsonOp
     from sweeps.spec import SweepSpec
 
     sweep = SweepSpec.load(spec)
-    made = make_plan(sweep, _states(sweep, _store(store)))
+    made = make_plan(sweep, _store(store).states(sweep))
     if as_json:
         print(json.dumps(made.as_json()))
         return
@@ -112,12 +108,10 @@ def launch(
     mode = resolve_mode(wandb)
     sweep = SweepSpec.load(spec)
     place = _writable(store)
-    made = make_plan(sweep, _states(sweep, place))
+    made = make_plan(sweep, place.states(sweep))
     for warning in _warnings(sweep):
         print(f"warning: {warning}", file=sys.stderr)
-    place.write_sweep(
-        sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials]
-    )
+    place.write_sweep(sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials])
     _complete_wandb(made, place, mode)
     counts = made.counts()
     if not made.stacks and not counts["running"]:
@@ -234,10 +228,6 @@ def _launched(name: str, store: Store) -> SweepSpec:
     return SweepSpec.parse(store.sweep_spec(name), f"sweep {name}", name)
 
 
-def _states(spec: SweepSpec, store: Store) -> dict[str, TrialState]:
-    return {trial.trial_id: store.state(trial.trial_id) for trial in spec.trials}
-
-
 def _warnings(spec: SweepSpec) -> list[str]:
     over = {
         (trial.config.lr, trial.config.lr_min)
@@ -270,7 +260,12 @@ def _show_plan(made: Plan) -> None:
     tuned = ", ".join(spec.tuned) or "nothing"
     print(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal})")
     table = Table()
-    for column, justify in (("cell", "left"), ("trials", "right"), ("new", "right"), ("interrupted", "right")):
+    for column, justify in (
+        ("cell", "left"),
+        ("trials", "right"),
+        ("new", "right"),
+        ("interrupted", "right"),
+    ):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for column in ("running", "ended"):
         table.add_column(column, justify="right")

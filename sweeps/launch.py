@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -144,12 +145,17 @@ class _Watcher(tune.Callback, tune.Stopper):
         return {}
 
     def on_trial_result(
-        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Trial],  # noqa: ARG002
+        trial: Trial,  # noqa: ARG002
+        result: dict[str, Any],
+        **_info: Any,
     ) -> None:
         """One epoch of a stack is done."""
         self._progress.update([RowProgress(**row) for row in result["rows"]])
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
         """Never stop one stack only."""
         return False
 
@@ -166,9 +172,7 @@ class LaunchResult:
     exit_code: int
 
 
-def launch(
-    spec: SweepSpec, store: Store, *, wandb: Mode, retry: Sequence[str] = (), verbose: bool = False
-) -> LaunchResult:
+def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False) -> LaunchResult:
     """Run every trial of `spec` that is new or interrupted, and wait for those that another launch runs.
 
     Raises `UserError` where the machine lacks what a stack asks for.
@@ -176,8 +180,7 @@ def launch(
     cores = len(os.sched_getaffinity(0))
     if spec.launch.cpus > cores:
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {cores} cores")
-    launch_id = secrets.token_hex(8)
-    stop_file = store.stop_file(spec.name, launch_id)
+    stop_file = store.stop_file(spec.name, secrets.token_hex(8))
     interruption = Interruption(store, stop_file)
     interruption.install()
     try:
@@ -185,97 +188,91 @@ def launch(
             interruption.install()
             if spec.launch.gpus > ray.cluster_resources().get("GPU", 0):
                 raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
-            with Progress(spec, {t.trial_id: store.state(t.trial_id) for t in spec.trials}) as progress:
-                _run_rounds(spec, store, wandb, stop_file, folder, progress, interruption, verbose)
+            with Progress(spec, store.states(spec)) as progress:
+                _Rounds(spec, store, wandb, folder, progress, interruption, verbose).run()
     finally:
         store.remove(stop_file)
-    states = {trial.trial_id: store.state(trial.trial_id) for trial in spec.trials}
+    states = store.states(spec)
     if interruption.signal:
         return LaunchResult(states, interruption.exit_code)
     ended_well = all(state.state in FINAL and state.state != "failed" for state in states.values())
     return LaunchResult(states, 0 if ended_well else 1)
 
 
-def _run_rounds(
-    spec: SweepSpec,
-    store: Store,
-    wandb: Mode,
-    stop_file: str,
-    folder: str,
-    progress: Progress,
-    interruption: Interruption,
-    verbose: bool,
-) -> None:
-    """Run what is free; then wait for what others hold, and take over what they left."""
-    before: object = None
-    while not interruption.signal:
-        states = {trial.trial_id: store.state(trial.trial_id) for trial in spec.trials}
-        progress.refresh(states)
-        stacks = plan(spec, states).stacks
-        held = [state for state in states.values() if state.state == "running"]
-        if stacks:
-            if before == states:
-                return  # a whole round changed nothing: another one would not either
-            before = states
-            jobs = [_job(spec, store, stack, wandb, stop_file) for stack in stacks]
-            errors = _fit(spec, jobs, folder, progress, interruption, verbose)
-            if errors and not interruption.signal:
-                raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
-        elif held:
-            holders = ", ".join(sorted({state.holder for state in held}))
-            progress.note(f"waiting for {len(held)} trials that {holders} runs")
-            time.sleep(WAIT_SECONDS)
-        else:
-            return
+@dataclass(frozen=True)
+class _Rounds:
+    """Rounds of Tune: what is free first; then what others held and have left."""
 
+    spec: SweepSpec
+    store: Store
+    wandb: Mode
+    folder: str
+    progress: Progress
+    interruption: Interruption
+    verbose: bool
 
-def _job(spec: SweepSpec, store: Store, stack: StackPlan, wandb: Mode, stop_file: str) -> dict[str, Any]:
-    return asdict(
-        Job(
-            store=os.path.abspath(store.root),  # noqa: PTH100  (a worker's working directory is another)
-            configs=tuple(trial.config.canonical() for trial in stack.trials),
-            width=stack.width,
-            epoch=stack.epoch,
-            sweeps=(spec.name,),
-            over={trial.trial_id: store.generation(trial.trial_id) for trial in stack.trials},
-            wandb=wandb,
-            device="cuda" if spec.launch.gpus else "cpu",
-            threads=spec.launch.cpus,
-            checkpoint_seconds=spec.launch.checkpoint_seconds,
-            keep=spec.launch.keep,
-            stop_file=stop_file,
+    def run(self) -> None:
+        """Until nothing is left, or a signal has come."""
+        before: object = None
+        while not self.interruption.signal:
+            states = self.store.states(self.spec)
+            self.progress.refresh(states)
+            stacks = plan(self.spec, states).stacks
+            held = [state for state in states.values() if state.state == "running"]
+            if stacks:
+                if before == states:
+                    return  # a whole round changed nothing: another one would not either
+                before = states
+                errors = self._fit([self._job(stack) for stack in stacks])
+                if errors and not self.interruption.signal:
+                    raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
+            elif held:
+                holders = ", ".join(sorted({state.holder for state in held}))
+                self.progress.note(f"waiting for {len(held)} trials that {holders} runs")
+                time.sleep(WAIT_SECONDS)
+            else:
+                return
+
+    def _job(self, stack: StackPlan) -> dict[str, Any]:
+        launch_ = self.spec.launch
+        return asdict(
+            Job(
+                store=str(Path(self.store.root).resolve()),  # a worker's working directory is another
+                configs=tuple(trial.config.canonical() for trial in stack.trials),
+                width=stack.width,
+                epoch=stack.epoch,
+                sweeps=(self.spec.name,),
+                over={trial.trial_id: self.store.generation(trial.trial_id) for trial in stack.trials},
+                wandb=self.wandb,
+                device="cuda" if launch_.gpus else "cpu",
+                threads=launch_.cpus,
+                checkpoint_seconds=launch_.checkpoint_seconds,
+                keep=launch_.keep,
+                stop_file=self.interruption.stop_file,
+            )
         )
-    )
 
+    def _fit(self, jobs: Sequence[Mapping[str, Any]]) -> list[Exception]:
+        """One Tune experiment over the jobs; returns when all have ended or an interruption came.
 
-def _fit(
-    spec: SweepSpec,
-    jobs: Sequence[Mapping[str, Any]],
-    folder: str,
-    progress: Progress,
-    interruption: Interruption,
-    verbose: bool,
-) -> list[Exception]:
-    """One Tune experiment over the jobs; returns when all have ended or an interruption came.
-
-    Returns the errors of stacks that failed again and again for reasons that are not the trials' own.
-    """
-    watcher = _Watcher(progress, interruption)
-    resources = {"cpu": spec.launch.cpus, "gpu": spec.launch.gpus}
-    results = tune.Tuner(
-        tune.with_resources(StackTrainable, resources),
-        param_space={"job": tune.grid_search(list(jobs))},
-        tune_config=tune.TuneConfig(reuse_actors=True),
-        run_config=tune.RunConfig(
-            storage_path=folder,
-            stop=watcher,
-            callbacks=[watcher],
-            verbose=1 if verbose else 0,
-            failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-        ),
-    ).fit()
-    return list(results.errors)
+        Returns the errors of stacks that failed again and again for reasons that are not the trials' own.
+        """
+        watcher = _Watcher(self.progress, self.interruption)
+        resources = {"cpu": self.spec.launch.cpus, "gpu": self.spec.launch.gpus}
+        results = tune.Tuner(
+            tune.with_resources(StackTrainable, resources),
+            param_space={"job": tune.grid_search(list(jobs))},
+            tune_config=tune.TuneConfig(reuse_actors=True),
+            run_config=tune.RunConfig(
+                storage_path=self.folder,
+                stop=watcher,
+                callbacks=[watcher],
+                verbose=1 if self.verbose else 0,
+                failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        ).fit()
+        return list(results.errors)
 
 
 @contextmanager
@@ -296,5 +293,3 @@ def _local_ray(cores: int, verbose: bool) -> Iterator[str]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-

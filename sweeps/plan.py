@@ -22,9 +22,9 @@ STATES: Final[tuple[State, ...]] = (
 )
 
 CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 6, "mlp": 8}
-"""`stack: auto` on a CPU, by model; 1 for the others. Measured by `benchmarks/step.py` on one core: at 8x8 pixels a
-row of a stack of 6 costs two thirds of a stack of one, and wider ones save no more; at 32x32 stacks of convolutions do not
-pay on a CPU."""
+"""`stack: auto` on a CPU, by model; 1 for the others. `benchmarks/step.py` measures it on one core: at 8x8 pixels a
+row of a stack of 6 costs about three quarters of a stack of one, and wider ones save no more; at 32x32 stacks of
+convolutions do not pay on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ def plan(spec: SweepSpec, known: Mapping[str, TrialState]) -> Plan:
     return Plan(spec, states, tuple(group(spec, todo, states)))
 
 
-def group(
-    spec: SweepSpec, trials: list[SweepTrial], states: Mapping[str, TrialState]
-) -> list[StackPlan]:
+def group(spec: SweepSpec, trials: list[SweepTrial], states: Mapping[str, TrialState]) -> list[StackPlan]:
     """Stacks of trials that can be rows of one stack: equal signature, K and epoch."""
     groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
     for trial in trials:

@@ -90,7 +90,9 @@ class Progress:
         if not self._console.is_terminal and now - self._printed_at >= PLAIN_SECONDS:
             self._printed_at = now
             self._console.print(
-                f"{self._spec.name}: {self.done}/{len(self._trials)} trials, {note}", highlight=False, soft_wrap=True
+                f"{self._spec.name}: {self.done}/{len(self._trials)} trials, {note}",
+                highlight=False,
+                soft_wrap=True,
             )
 
     def _note(self) -> str:

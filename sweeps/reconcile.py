@@ -44,9 +44,7 @@ def _upload(store: Store, trials: Sequence[SweepTrial]) -> None:
     online.drain(UPLOAD_SECONDS)
 
 
-def _described(
-    store: Store, trials: Sequence[SweepTrial]
-) -> Iterable[tuple[SweepTrial, list[str], str]]:
+def _described(store: Store, trials: Sequence[SweepTrial]) -> Iterable[tuple[SweepTrial, list[str], str]]:
     tags = store.sweeps_of({trial.trial_id for trial in trials})
     for trial in trials:
         record = store.record(trial.trial_id)

@@ -16,13 +16,12 @@ from trainer.tracking import Mode, Online, run_name
 DRAIN_SECONDS = 30.0
 
 
-def train_one(
-    config: TrialConfig, store: Store, *, wandb: Mode, threads: int, device: str, console: Console
-) -> int:
+def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, device: str, console: Console) -> int:
     """Train or continue the trial and return the exit code.
 
-    Raises `UserError` where another process runs it.
+    Raises `UserError` where another process runs it, or where there is no such device.
     """
+    _check_device(device)
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -73,3 +72,15 @@ def train_one(
     if record["outcome"] == "failed":
         say(record["error"])
     return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
+
+
+def _check_device(device: str) -> None:
+    """Before anything is claimed: a trial must not fail for want of a device."""
+    if device == "cpu":
+        return
+    import torch
+
+    found = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    known = ["cpu", *(["cuda"] if found else []), *found]
+    if device not in known:
+        raise UserError(f"--device: {device!r} is not on this machine; expected one of {', '.join(known)}")

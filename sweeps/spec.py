@@ -18,7 +18,16 @@ from trainer.history import METRICS
 from trainer.registry import ConfigError, UserError, expected
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-NOT_YET: Final = ("early_terminate", "run_cap", "rename", "program", "command", "project", "entity", "description")
+NOT_YET: Final = (
+    "early_terminate",
+    "run_cap",
+    "rename",
+    "program",
+    "command",
+    "project",
+    "entity",
+    "description",
+)
 Path_ = tuple[str | int, ...]
 
 
@@ -171,19 +180,20 @@ class SweepSpec(_Strict):
         if not NAME_PATTERN.fullmatch(self.name):
             raise where.error(
                 ("name",),
-                f"sweep name {self.name!r}: use 1 to 64 letters, digits, '.', '_' or '-', "
-                "the first a letter or digit",
+                f"sweep name {self.name!r}: use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
             )
         known = {*self.parameters, *(name for variant in self.variants for name in variant)}
         for index, name in enumerate(self.tuned):
             if name not in known or name == "seed":
                 raise where.error(
-                    ("tuned", index), f"tuned: {name!r} is no parameter of this sweep; {expected(name, known)}"
+                    ("tuned", index),
+                    f"tuned: {name!r} is no parameter of this sweep; {expected(name, known)}",
                 )
         for index, variant in enumerate(self.variants):
             for name in variant.keys() & self.parameters.keys():
                 raise where.error(
-                    ("variants", index, name), f"{name!r} is both in 'parameters' and in a variant; give it once"
+                    ("variants", index, name),
+                    f"{name!r} is both in 'parameters' and in a variant; give it once",
                 )
         for trial in self.trials:
             if self.metric.name.startswith("val/") and not trial.config.val_fraction:
@@ -285,9 +295,7 @@ def _parameters(given: Any, path: Path_, where: _Source) -> dict[str, list[Any]]
             raise where.error(here, f"unknown parameter {name!r}; {expected(name, TrialConfig.model_fields)}")
         if not isinstance(entry, dict) or len(entry) != 1 or not entry.keys() <= {"value", "values"}:
             keys = ", ".join(map(str, entry)) if isinstance(entry, dict) else repr(entry)
-            raise where.error(
-                here, f"{name!r}: a grid needs either {{value: x}} or {{values: [x, ...]}}, not {keys}"
-            )
+            raise where.error(here, f"{name!r}: a grid needs either {{value: x}} or {{values: [x, ...]}}, not {keys}")
         values = entry["values"] if "values" in entry else [entry["value"]]
         if not isinstance(values, list) or not values:
             raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {values!r}")
@@ -329,7 +337,7 @@ def _validation_error(error: ValidationError, where: _Source) -> SpecError:
     path: Path_ = first["loc"]
     known: Sequence[str] = []
     if first["type"] == "extra_forbidden":
-        known = list({"launch": Launch, "metric": Metric}.get(str(path[0]), SweepSpec).model_fields)
+        known = list(Launch.model_fields if path[0] == "launch" else Metric.model_fields)
         return where.error(path, f"unknown key {path[-1]!r} under {path[0]!r}; {expected(path[-1], known)}")
     name = ".".join(str(part) for part in path if part not in ("constrained-int", "int", "literal['auto']"))
     got = "" if first["type"] == "missing" else f" (got {first['input']!r})"

@@ -15,7 +15,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
 
     `best` is the best epoch's value of the sweep's metric over the cell's trials that have not diverged.
     """
-    made = plan(spec, {t.trial_id: store.state(t.trial_id) for t in spec.trials})
+    made = plan(spec, store.states(spec))
     cells = []
     for cell in made.cells():
         members = [trial for trial in made.trials if dict(trial.cell) == cell]

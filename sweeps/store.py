@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeps.plan import FINAL, TrialState
+from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 
 FORMAT: Final = 1
@@ -253,9 +254,7 @@ class Store:
         try:
             rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
         except pa.ArrowException as error:
-            raise StoreError(
-                f"{self._path(f'trials/{trial_id}/history.parquet')}: damaged: {error}"
-            ) from None
+            raise StoreError(f"{self._path(f'trials/{trial_id}/history.parquet')}: damaged: {error}") from None
         return rows
 
     def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -277,6 +276,10 @@ class Store:
         if holder is not None:
             return TrialState("running", width, epoch, str(holder))
         return TrialState("interrupted", width, epoch)
+
+    def states(self, spec: SweepSpec) -> dict[str, TrialState]:
+        """By id, the state of every trial of a sweep."""
+        return {trial.trial_id: self.state(trial.trial_id) for trial in spec.trials}
 
     # claims
 

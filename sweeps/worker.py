@@ -55,9 +55,7 @@ class RowProgress:
 class Watch:
     """A thread that keeps claims alive, looks for the request to stop, and calls `tick` a few times a second."""
 
-    def __init__(
-        self, store: Store, claims: Sequence[Claim], stop_file: str, tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: Store, claims: Sequence[Claim], stop_file: str, tick: Callable[[], None]) -> None:
         self.stop = threading.Event()
         self._store = store
         self._claims = list(claims)
@@ -106,9 +104,7 @@ class Row:
 class StackRun:
     """One stack from its claims to its records. `advance` trains one epoch; `close` is always to be called."""
 
-    def __init__(
-        self, job: Job, online: Online | None = None, interrupted: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, job: Job, online: Online | None = None, interrupted: Callable[[], bool] = lambda: False) -> None:
         self._job = job
         self._store = Store(job.store)
         self._online = online
@@ -150,9 +146,7 @@ class StackRun:
         for report in going:
             if report.outcome != "running":
                 self._end(self._rows[report.row], report.outcome)
-        return [
-            RowProgress(self._rows[r.row].trial_id, r.epoch, r.outcome, r.history) for r in going
-        ]
+        return [RowProgress(self._rows[r.row].trial_id, r.epoch, r.outcome, r.history) for r in going]
 
     @property
     def is_over(self) -> bool:
@@ -315,9 +309,7 @@ def mark_synced(store: Store, trial_id: str) -> None:
         store.write_record(trial_id, {**record, "wandb": "online"})
 
 
-def _first_record(
-    old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job
-) -> dict[str, Any]:
+def _first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:
     """The record of a trial that starts or is continued here."""
     fresh = {
         "trial_id": config.trial_id,
@@ -333,7 +325,12 @@ def _first_record(
         "wandb": None,
         "sessions": [],
     }
-    return {**fresh, **(old or {}), "claim": claim.generation, "provenance": provenance(job.device, job.threads)}
+    return {
+        **fresh,
+        **(old or {}),
+        "claim": claim.generation,
+        "provenance": provenance(job.device, job.threads),
+    }
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -102,10 +103,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def kill_group(process: subprocess.Popen[str]) -> None:
     """SIGKILL the process and everything in its group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait(timeout=30)
 
 
@@ -174,9 +173,7 @@ class Wandb:
 def wandb_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
     """A running loopback server; the environment points at it."""
     port_file = tmp_path / "wandb-port"
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("wandb_server.py"), "--port-file", port_file]
-    )
+    process = subprocess.Popen([sys.executable, Path(__file__).with_name("wandb_server.py"), "--port-file", port_file])
     try:
         wait_for(port_file.exists, 30)
         server = Wandb(int(port_file.read_text()))

@@ -36,9 +36,12 @@ def update(x: Vector, oracle: Oracle, config: dict, epoch: int, t: int) -> Vecto
     if config["optimizer"] == "sgd":
         e, f_e, g_e = x, f_x, g_x
     else:
-        rho = config["rho"] / {"constant": 1, "inverse_sqrt": math.sqrt(t + 1), "inverse": t + 1}[
-            config.get("rho_schedule", "constant")
-        ]
+        rho = (
+            config["rho"]
+            / {"constant": 1, "inverse_sqrt": math.sqrt(t + 1), "inverse": t + 1}[
+                config.get("rho_schedule", "constant")
+            ]
+        )
         length = math.sqrt(sum(g * g for g in g_x)) if config["optimizer"] == "sam" else 1.0
         e = x + (rho / length) * g_x if length else x
         f_e, g_e = oracle(e)

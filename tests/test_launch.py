@@ -123,7 +123,10 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
         "except SystemExit as end: print(end.code, [m for m in ('ray', 'torch', 'wandb') if m in sys.modules])"
     )
     answer = subprocess.run(
-        [Path(os.sys.executable), "-c", code, spec, tmp_path / "store"], capture_output=True, text=True, check=True
+        [Path(os.sys.executable), "-c", code, spec, tmp_path / "store"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "nothing to start" in answer.stdout, "a trial that `train` has run is not run again by a sweep"
     assert answer.stdout.splitlines()[-1] == "0 []"
@@ -153,7 +156,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         before = epochs()
         process = start("launch", spec, "--store", store)
         if kill == 0:  # before anything has been trained
-            wait_for(lambda: (store / "sweeps/small/trials.json").exists(), 60, process)
+            wait_for((store / "sweeps/small/trials.json").exists, 60, process)
         else:
             wait_for(lambda before=before: epochs() > before + moments.randrange(12), 90, process)
         children = descendants(process.pid)
@@ -260,9 +263,7 @@ def test_a_trial_that_another_process_runs_is_not_run_beside_it(run: Run, start:
     assert f"pid {process.pid}" in answer.stderr
 
 
-def test_diverged_and_failed_trials_are_counted_and_shown(
-    run: Run, spec_file: SpecFile, tmp_path: Path
-) -> None:
+def test_diverged_and_failed_trials_are_counted_and_shown(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
     spec = spec_file(variants=[{"scheduler": {"value": "constant"}, "lr": {"values": [1e30, 1e33]}},
                                {"scheduler": {"value": "polyak"}}])  # fmt: skip
     store = tmp_path / "store"
@@ -272,7 +273,10 @@ def test_diverged_and_failed_trials_are_counted_and_shown(
     table = run("table", "small", "--store", store).stdout
     assert table.count("diverged 2/2") == 2
     failed = sorted(records(store))[0]
-    record = records(store)[failed] | {"outcome": "failed", "error": "Traceback ...\nRuntimeError: out of luck"}
+    record = records(store)[failed] | {
+        "outcome": "failed",
+        "error": "Traceback ...\nRuntimeError: out of luck",
+    }
     Store(str(store)).write_record(failed, record)
     again = run("launch", spec, "--store", store)
     assert again.returncode == 1

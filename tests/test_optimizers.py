@@ -70,9 +70,7 @@ def load(module: nn.Module, stack: Stack, row: int = 0) -> None:
     nn.utils.vector_to_parameters(stack.theta[row].clone(), module.parameters())
     floats = [b for b in module.buffers() if b.is_floating_point()]
     with torch.no_grad():
-        for buffer, part in zip(
-            floats, stack.buffers.floats[row].split([b.numel() for b in floats]), strict=True
-        ):
+        for buffer, part in zip(floats, stack.buffers.floats[row].split([b.numel() for b in floats]), strict=True):
             buffer.copy_(part.view(buffer.shape))
 
 
@@ -96,9 +94,7 @@ def torch_oracle(module: nn.Module, images: Tensor, labels: Tensor) -> Oracle:
 @pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
 @pytest.mark.parametrize("scheduler", list(SCHEDULERS))
 @pytest.mark.parametrize("model", ["mlp", "resnet8"])
-def test_fifty_steps_in_float64_agree_with_the_transcription(
-    optimizer: str, scheduler: str, model: str
-) -> None:
+def test_fifty_steps_in_float64_agree_with_the_transcription(optimizer: str, scheduler: str, model: str) -> None:
     """Whole trajectories, not single steps: rounding may grow along the way, and stays below 1e-12."""
     row = config(optimizer=optimizer, scheduler=scheduler, model=model, precision="float64")
     stack = stack_of(row)
@@ -203,9 +199,7 @@ def test_fifty_steps_on_a_convex_problem_agree_with_sam_sps(optimizer: str, weig
 @pytest.mark.parametrize("optimizer", ["usam", "sam"])
 @pytest.mark.parametrize("scheduler", list(SCHEDULERS))
 def test_radius_zero_is_bitwise_sgd(optimizer: str, scheduler: str) -> None:
-    at_zero = stack_of(
-        config(optimizer=optimizer, scheduler=scheduler, rho=0.0, batchnorm_statistics="first")
-    )
+    at_zero = stack_of(config(optimizer=optimizer, scheduler=scheduler, rho=0.0, batchnorm_statistics="first"))
     sgd = stack_of(config(optimizer="sgd", scheduler=scheduler))
     for _, step, images, labels in mini_batches(sgd, epochs=1):
         at_zero.step(images, labels, step)
@@ -235,9 +229,7 @@ def tensors(*values: float) -> Tensor:
 
 def test_polyak_solves_a_quadratic_as_the_formula_says() -> None:
     """f(e) = 2, l = 1, grad = (2, 0), ascent = (0.25, 7): gamma = (2 - 1 - 0.5) / 4 = 0.125."""
-    rule = polyak(
-        tensors(2), tensors(1), tensors(2, 0).view(1, 2), tensors(0.25, 7).view(1, 2), tensors(1)
-    )
+    rule = polyak(tensors(2), tensors(1), tensors(2, 0).view(1, 2), tensors(0.25, 7).view(1, 2), tensors(1))
     assert rule.value.tolist() == [0.125]
     assert not rule.capped.any() and not rule.zeroed.any()
 
@@ -277,7 +269,5 @@ def test_cosine_equals_the_papers_recursion() -> None:
     gamma, low, epochs = 0.1, 0.001, 100
     for t in range(epochs):
         assert abs(cosine(0.1, low, t, epochs) - gamma) < 1e-15
-        gamma = low + (gamma - low) * (1 + math.cos((t + 1) * math.pi / epochs)) / (
-            1 + math.cos(t * math.pi / epochs)
-        )
+        gamma = low + (gamma - low) * (1 + math.cos((t + 1) * math.pi / epochs)) / (1 + math.cos(t * math.pi / epochs))
     assert cosine(0.1, low, epochs, epochs) == low

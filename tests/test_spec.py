@@ -39,7 +39,12 @@ def test_a_spec_expands_in_the_order_in_which_it_is_written() -> None:
     trials = spec.trials
     assert len(trials) == len({t.trial_id for t in trials}) == 2 * 2 * 3 + 2 * 3
     assert [t.config.seed for t in trials[:3]] == [0, 1, 2]
-    assert [(t.config.rho, t.config.lr) for t in trials[:12:3]] == [(0.1, 0.01), (0.1, 0.1), (0.2, 0.01), (0.2, 0.1)]
+    assert [(t.config.rho, t.config.lr) for t in trials[:12:3]] == [
+        (0.1, 0.01),
+        (0.1, 0.1),
+        (0.2, 0.01),
+        (0.2, 0.1),
+    ]
     assert [dict(t.cell) for t in trials[::6]] == [
         {"rho": 0.1, "scheduler": "constant"},
         {"rho": 0.2, "scheduler": "constant"},
@@ -120,7 +125,7 @@ WRONG = {
     "unknown metric": (GOOD.replace("test/top1", "test/top2"), 2, ["metric.name", "test/top1", "test/top2"]),
     "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
     "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
-    "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu' under 'launch'", "did you mean 'gpus'"]),
+    "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu'", "did you mean 'gpus'"]),
     "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack", "0"]),
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),
@@ -187,7 +192,9 @@ def test_the_width_of_a_new_trial_does_not_depend_on_how_many_are_left() -> None
 
 
 def test_different_signatures_never_share_a_stack() -> None:
-    spec = parse(GOOD.replace("optimizer: {value: usam}", "optimizer: {values: [usam, sam]}\n  batch_size: {values: [64, 128]}"))
+    spec = parse(
+        GOOD.replace("optimizer: {value: usam}", "optimizer: {values: [usam, sam]}\n  batch_size: {values: [64, 128]}")
+    )
     for stack in plan(spec, {}).stacks:
         assert len({t.config.signature for t in stack.trials}) == 1
     assert any(len({t.config.optimizer for t in stack.trials}) == 2 for stack in plan(spec, {}).stacks)

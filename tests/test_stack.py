@@ -41,7 +41,11 @@ def run(stack: Stack, steps: int, poison: Callable[[int, Tensor], None] | None =
 
 
 def same(a: Stack, b: Stack, rows_a: list[int], rows_b: list[int]) -> bool:
-    pairs = [(a.theta, b.theta), (a.buffers.floats, b.buffers.floats), (a.buffers.counters, b.buffers.counters)]
+    pairs = [
+        (a.theta, b.theta),
+        (a.buffers.floats, b.buffers.floats),
+        (a.buffers.counters, b.buffers.counters),
+    ]
     return all(torch.equal(x[rows_a], y[rows_b]) for x, y in pairs)
 
 
@@ -141,7 +145,12 @@ def test_initialisation_and_order_are_pinned() -> None:
     """They are part of what `NUMERICS` promises."""
     stack = stack_of(config())
     assert epoch_order([0], 1, 1437)[0, :5].tolist() == [912, 457, 193, 673, 695]
-    torch.testing.assert_close(stack.theta[0, :3], torch.tensor([-0.8167201280593872, 0.8087064623832703, 0.5709396600723267]), rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        stack.theta[0, :3],
+        torch.tensor([-0.8167201280593872, 0.8087064623832703, 0.5709396600723267]),
+        rtol=0,
+        atol=1e-7,
+    )
 
 
 def test_the_global_random_state_is_left_alone() -> None:

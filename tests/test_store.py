@@ -273,9 +273,7 @@ def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(tmp_path: Path)
     assert records(tmp_path)[kept]["outcome"] == "finished"
 
 
-def test_an_exception_of_the_training_is_kept_in_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exception_of_the_training_is_kept_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from trainer import stack
 
     def broken(*_: object) -> None:

@@ -61,9 +61,7 @@ def test_the_group_is_the_config_without_its_seed_and_fits_wandb() -> None:
     assert len(long) == 128 and len(group()) <= 128
 
 
-def test_the_mode_is_what_was_asked_for_or_follows_the_login(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_mode_is_what_was_asked_for_or_follows_the_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert resolve_mode(None) == "offline"
     assert resolve_mode("disabled") == "disabled"
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
@@ -204,7 +202,9 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     assert all(run["complete"] for run in first.values())
     assert {r["wandb"] for r in records(tmp_path / "store").values()} == {"online"}
     complete(trials, store, "online", idle=True)
-    assert {n: r["upserts"] for n, r in wandb_server.dump()["runs"].items()} == {n: r["upserts"] for n, r in first.items()}
+    assert {n: r["upserts"] for n, r in wandb_server.dump()["runs"].items()} == {
+        n: r["upserts"] for n, r in first.items()
+    }
     assert store.state(trials[0].trial_id) == TrialState("finished", 1, 3)
 
 
@@ -214,7 +214,15 @@ def test_every_online_trial_of_a_killed_launch_is_one_complete_run(
     """`polysweep train` with the real client is killed in the middle; the same command completes the run."""
     store = tmp_path / "store"
     settings = [f"{key}={value}" for key, value in {**TINY, "model": "resnet8", "epochs": 8}.items()]
-    command = [Path(sys.executable).with_name("polysweep"), "train", *settings, "--store", store, "--wandb", "online"]
+    command = [
+        Path(sys.executable).with_name("polysweep"),
+        "train",
+        *settings,
+        "--store",
+        store,
+        "--wandb",
+        "online",
+    ]
     child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     wait_for(lambda: any(2 <= r["epoch"] < 8 for r in records(store).values()), 60, None)
     os.killpg(child.pid, signal.SIGKILL)

@@ -137,4 +137,10 @@ def test_the_numbers_are_pinned() -> None:
     assert {name: last[name] for name in GOLDEN} == pytest.approx(GOLDEN, rel=1e-6)
 
 
-GOLDEN = {'train/loss': 0.13906586997417406, 'test/loss': 0.19280921860283554, 'gamma/mean': 0.7464671837387615, 'grad_norm/e': 0.43487011868964315, 'sharpness': 0.015875282458443378}
+GOLDEN = {
+    "train/loss": 0.13906586997417406,
+    "test/loss": 0.19280921860283554,
+    "gamma/mean": 0.7464671837387615,
+    "grad_norm/e": 0.43487011868964315,
+    "sharpness": 0.015875282458443378,
+}

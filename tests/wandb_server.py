@@ -118,7 +118,12 @@ class Server:
     def _model(self, variables: dict[str, Any]) -> dict[str, Any]:
         run = self.runs.get(variables.get("name") or variables.get("run") or "")
         bucket = None if run is None else self._bucket(run)
-        return {"id": "p", "name": variables.get("project"), "entity": {"id": "e", "name": ENTITY}, "bucket": bucket}
+        return {
+            "id": "p",
+            "name": variables.get("project"),
+            "entity": {"id": "e", "name": ENTITY},
+            "bucket": bucket,
+        }
 
     _project = _model
 

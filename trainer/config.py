@@ -169,9 +169,7 @@ class TrialConfig(BaseModel):
         return values
 
 
-_CONDITIONAL: Final = frozenset(
-    key for names in REGISTRY.values() for part in names.values() for key in part.uses
-)
+_CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in names.values() for key in part.uses)
 _SHARED: Final = (
     "task",
     "task_options",
@@ -198,9 +196,7 @@ def _used(parts: Mapping[str, Component]) -> dict[str, Any]:
 
 def _readers(key: str) -> dict[str, list[str]]:
     """By kind, the names of the components that read `key`."""
-    found = {
-        kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()
-    }
+    found = {kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()}
     return {kind: names for kind, names in found.items() if names}
 
 
@@ -215,9 +211,7 @@ def _options(kind: str, part: Component, values: Mapping[str, Any]) -> dict[str,
     for key in given:
         if key not in part.options.model_fields:
             known = ", ".join(part.options.model_fields) or "none"
-            raise ConfigError(
-                f"{kind}_options", f"{values[kind]!r} has no option {key!r}; its options: {known}"
-            )
+            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {key!r}; its options: {known}")
     try:
         return part.options(**given).model_dump()
     except ValidationError as error:

@@ -66,9 +66,7 @@ def epoch_order(seeds: Sequence[int], epoch: int, size: int) -> Tensor:
     return torch.stack([orders[seed] for seed in seeds])
 
 
-def batches(
-    data: Images, normalise: Normalisation, order: Tensor, batch_size: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(data: Images, normalise: Normalisation, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The mini-batches of an epoch: images (K, b, C, H, W), labels (K, b); the last b may be smaller."""
     order = order.to(data.labels.device)
     for rows in order.split(batch_size, dim=1):

@@ -7,6 +7,7 @@ torch's default generator, which the stack seeds from the trial's `init` stream.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,7 @@ class MLP(nn.Module):
     def __init__(self, input_shape: Sequence[int], classes: int, hidden: int, layers: int) -> None:
         super().__init__()
         sizes = [torch.Size(input_shape).numel(), *[hidden] * layers]
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.linear = nn.Linear(sizes[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Notation of the paper: x is the current row of theta, e = x + ascent the perturb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class Descent:
     """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        place = {"device": device, "dtype": dtype}
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._weight_decay = torch.tensor([[c.weight_decay] for c in configs], **place)
         self._momentum = torch.tensor([[c.momentum or 0.0] for c in configs], **place)
 
@@ -104,7 +104,7 @@ class SharpnessAware:
     def __init__(
         self, configs: Sequence[TrialConfig], step_sizes: StepSizes, device: torch.device, dtype: torch.dtype
     ) -> None:
-        place = {"device": device, "dtype": dtype}
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._descend = Descent(configs, device, dtype)
         self._step_sizes = step_sizes
         self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)

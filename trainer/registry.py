@@ -80,9 +80,7 @@ _SHARPNESS: Final = {
 }
 
 TASKS: Final[Mapping[str, Component]] = {
-    "digits": Component(
-        "trainer.tasks:digits", uses={"augmentation": "none", "label_smoothing": 0.0}, train_size=1437
-    ),
+    "digits": Component("trainer.tasks:digits", uses={"augmentation": "none", "label_smoothing": 0.0}, train_size=1437),
 }
 MODELS: Final[Mapping[str, Component]] = {
     "resnet8": Component("trainer.models:resnet8"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ class StepSizes:
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self._configs = configs
-        self._place = {"device": device, "dtype": dtype}
+        self._place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._adaptive = torch.tensor([c.scheduler == "polyak" for c in configs], device=device)
         self._any_adaptive = any(c.scheduler == "polyak" for c in configs)
         self._lower_bound = torch.tensor([c.lower_bound or 0.0 for c in configs], **self._place)

@@ -59,9 +59,7 @@ class Stack:
         self._optimizer: Optimizer = family(configs, self.step_sizes, self.device, self.dtype)
         self._update_statistics_twice = first.batchnorm_statistics != "first"
         smoothing = [c.label_smoothing or 0.0 for c in configs]
-        self._smoothing = (
-            torch.tensor(smoothing, device=self.device, dtype=self.dtype) if any(smoothing) else None
-        )
+        self._smoothing = torch.tensor(smoothing, device=self.device, dtype=self.dtype) if any(smoothing) else None
 
     @property
     def width(self) -> int:

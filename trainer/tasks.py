@@ -92,9 +92,7 @@ def digits(val_fraction: float) -> Classification:
 def _split(rows: Tensor, labels: Tensor, size: float) -> tuple[Tensor, Tensor]:
     """(kept, held out), stratified by label and the same on every call."""
     try:
-        kept, held_out = train_test_split(
-            rows.numpy(), test_size=size, random_state=0, stratify=labels[rows].numpy()
-        )
+        kept, held_out = train_test_split(rows.numpy(), test_size=size, random_state=0, stratify=labels[rows].numpy())
     except ValueError as error:
         raise ConfigError("val_fraction", f"{size} leaves a class empty: {error}") from None
     return torch.from_numpy(kept), torch.from_numpy(held_out)

@@ -97,7 +97,7 @@ class _Epoch:
 
 def _train_epoch(stack: Stack, epoch: int, steps: int, stop: Callable[[], bool]) -> _Epoch | None:
     config = stack.configs[0]
-    place = {"device": stack.device, "dtype": stack.dtype}
+    place: dict[str, Any] = {"device": stack.device, "dtype": stack.dtype}
     sums = torch.zeros(len(_MEANS), stack.width, **place)
     count = torch.zeros(stack.width, **place)
     gamma_min = torch.full((stack.width,), math.inf, **place)
@@ -120,9 +120,7 @@ def _train_epoch(stack: Stack, epoch: int, steps: int, stop: Callable[[], bool])
         images_seen += labels.shape[1]
         if stack.device.type == "cpu" and not done.counted.any():
             break  # elsewhere asking would be a sync in every step
-    return _Epoch(
-        sums, count, gamma_min, gamma_max, images_seen, time.perf_counter() - started, started, steps
-    )
+    return _Epoch(sums, count, gamma_min, gamma_max, images_seen, time.perf_counter() - started, started, steps)
 
 
 _MEANS: Final = (

@@ -1,0 +1,147 @@
+"""What a step costs: SAM-Polyak over two bare forward-backward passes of the same plain module, on one core.
+
+Everything is interleaved in one run and given as ratios; `sam-sps` is the published optimizer. The last table is the
+cost of a row in a stack of K, which `stack: auto` on a CPU rests on.
+
+    python benchmarks/step.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from sam_sps import SAM_SPS
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.config import TrialConfig
+from trainer.data import Images, Normalisation
+from trainer.registry import MODELS
+from trainer.stack import Stack
+from trainer.tasks import Classification
+
+CASES = (("resnet8", (1, 8, 8), 64), ("resnet20", (3, 32, 32), 128))
+WIDTHS = (1, 2, 4, 6, 8)
+
+
+def task_of(shape: tuple[int, ...]) -> Classification:
+    """A task of that input shape; only the shape is looked at."""
+    few = Images(torch.zeros(2, *shape, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
+    one = torch.ones(1, 1, 1)
+    return Classification(few, None, few, Normalisation(one, one), classes=10)
+
+
+def stack_of(model: str, shape: tuple[int, ...], width: int = 1) -> Stack:
+    """K rows of SAM with the Polyak scheduler."""
+    configs = [
+        TrialConfig.parse(
+            {"task": "digits", "model": model, "optimizer": "sam", "scheduler": "polyak", "rho": 0.1, "seed": seed,
+             "weight_decay": 5e-4}
+        )
+        for seed in range(width)
+    ]  # fmt: skip
+    stack = Stack(configs, task_of(shape))
+    stack.step_sizes.start_epoch(0)
+    return stack
+
+
+def bare(module: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], None]:
+    """Two forward and backward passes, and nothing else."""
+    parameters = list(module.parameters())
+
+    def call() -> None:
+        for _ in range(2):
+            torch.autograd.grad(F.cross_entropy(module(images), labels), parameters)
+
+    return call
+
+
+def published(module: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], None]:
+    """One step of the authors' optimizer."""
+    optimizer = SAM_SPS(module.parameters(), rho=0.1, lambd=1.0)
+
+    def closure() -> Tensor:
+        loss = F.cross_entropy(module(images), labels)
+        loss.backward()
+        return loss
+
+    return lambda: optimizer.step(closure)
+
+
+def ours(stack: Stack, images: Tensor, labels: Tensor) -> Callable[[], None]:
+    """One step of a stack: every row on its own copy of the mini-batch."""
+    rows = images.expand(stack.width, *images.shape).contiguous()
+    targets = labels.expand(stack.width, -1).contiguous()
+    return lambda: stack.step(rows, targets, 0) and None
+
+
+def interleaved(calls: dict[str, Callable[[], None]], rounds: int, repeats: int) -> dict[str, list[float]]:
+    """Seconds per call, by name and round: every round times every call once, in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            seconds[name].append((time.perf_counter() - started) / repeats)
+    return seconds
+
+
+def ratio(a: list[float], b: list[float]) -> float:
+    """The median over rounds of a / b: both of one round saw the same machine."""
+    return statistics.median(x / y for x, y in zip(a, b, strict=True))
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of the small model (the large one: a quarter)")
+    rounds: int = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    steps = Table(title="SAM-Polyak step / two bare passes (median over interleaved rounds)")
+    for column in ("model", "batch", "rounds", "two bare passes", "polysweep", "sam-sps", "polysweep / sam-sps"):
+        steps.add_column(column, justify="left" if column == "model" else "right")
+    for model, shape, batch in CASES:
+        images, labels = torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
+        plain, theirs = (MODELS[model].load()(shape, 10) for _ in range(2))
+        small = model == "resnet8"
+        calls = {
+            "bare": bare(plain, images, labels),
+            "ours": ours(stack_of(model, shape), images, labels),
+            "theirs": published(theirs, images, labels),
+        }
+        count = rounds if small else max(rounds // 4, 3)
+        found = interleaved(calls, count, 5 if small else 1)
+        steps.add_row(
+            f"{model} {'x'.join(map(str, shape))}",
+            str(batch),
+            str(count),
+            f"{1e3 * statistics.median(found['bare']):.2f} ms",
+            f"{ratio(found['ours'], found['bare']):.3f}",
+            f"{ratio(found['theirs'], found['bare']):.3f}",
+            f"{ratio(found['ours'], found['theirs']):.3f}",
+        )
+    Console().print(steps)
+
+    rows = Table(title="cost of a row in a stack of K / in a stack of one: resnet8 1x8x8, batch 64")
+    images, labels = torch.randn(64, 1, 8, 8), torch.randint(0, 10, (64,))
+    found = interleaved(
+        {str(k): ours(stack_of("resnet8", (1, 8, 8), k), images, labels) for k in WIDTHS}, max(rounds // 2, 3), 2
+    )
+    for k in WIDTHS:
+        rows.add_column(f"K = {k}", justify="right")
+    rows.add_row(*(f"{ratio(found[str(k)], found['1']) / k:.3f}" for k in WIDTHS))
+    Console().print(rows)
+
+
+if __name__ == "__main__":
+    main()

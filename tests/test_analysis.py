@@ -1,0 +1,321 @@
+"""From the Store to frames, one choice per cell, tables, plots and the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+
+from analysis.plots import figures, plot_robustness, save_all
+from analysis.pull import Pulled, pull
+from analysis.report import render_report, write_report
+from analysis.select import Selection, select
+from analysis.tables import PUBLISHED_COLUMNS, render, subtables
+from sweeps.spec import SweepSpec
+from sweeps.store import Store
+from trainer.config import TrialConfig
+from trainer.history import HISTORY_COLUMNS
+from trainer.registry import UserError
+
+Score = Callable[[TrialConfig], list[float] | str]
+SPEC = {
+    "name": "made",
+    "metric": {"name": "test/top1", "goal": "maximize"},
+    "parameters": {
+        "task": {"value": "digits"},
+        "model": {"value": "mlp"},
+        "optimizer": {"value": "usam"},
+        "rho": {"values": [0.1, 0.4]},
+        "epochs": {"value": 3},
+    },
+    "variants": [
+        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1, 1.0]}},
+        {"scheduler": {"value": "polyak"}},
+    ],
+    "tuned": ["lr"],
+    "seeds": 3,
+}
+
+
+def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
+    """A sweep in a Store whose trials have the test accuracies, per epoch, or the outcome, that `score` says."""
+    text = json.dumps({**SPEC, **changes})
+    spec, store = SweepSpec.parse(text, "made.yaml"), Store(str(folder))
+    store.write_sweep(spec.name, text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in spec.trials])
+    for trial in spec.trials:
+        made = score(trial.config)
+        if made == "new":
+            continue
+        values = made if isinstance(made, list) else [0.1]
+        rows = [
+            {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": e, "step": 9 * e, "test/top1": v, "test/loss": 1 - v,
+             "partial": made == "diverged"}
+            for e, v in enumerate(values, start=1)
+        ]  # fmt: skip
+        outcome = made if isinstance(made, str) else "finished"
+        store.write_history(trial.trial_id, rows)
+        store.write_record(
+            trial.trial_id,
+            {"outcome": outcome, "width": 1, "epoch": len(rows), "seconds": 3.0, "sessions": [{}],
+             "error": "Traceback\nValueError: oh" if outcome == "failed" else None,
+             "diverged": {"epoch": 1, "step": 4} if outcome == "diverged" else None,
+             "provenance": {"commit": "c0ffee", "versions": {"torch": "2"}, "device": "cpu", "threads": 1}},
+        )  # fmt: skip
+    return pull("made", store)
+
+
+def by_lr(config: TrialConfig) -> list[float]:
+    """lr = 0.1 is best; seeds differ by 0.01; the second epoch is the best."""
+    base = {0.01: 0.70, 0.1: 0.90, 1.0: 0.80, None: 0.95}[config.lr] - (config.rho or 0) / 10
+    value = base + 0.01 * config.seed
+    return [value - 0.1, value, value - 0.05]
+
+
+def cell(selection: Selection, rho: float, scheduler: str) -> pd.Series:
+    found = selection.cells[(selection.cells["rho"] == rho) & (selection.cells["scheduler"] == scheduler)]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_runs_have_config_best_and_last_and_provenance(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, lambda c: "diverged" if c.lr == 1.0 else by_lr(c))
+    assert len(pulled.runs) == 24 and len(pulled.history) == 3 * 18 + 6
+    run = pulled.runs[(pulled.runs["lr"] == 0.1) & (pulled.runs["rho"] == 0.1)].iloc[0]
+    assert (run["best_epoch"], run["best/test/top1"], run["last/test/top1"]) == (2, 0.89, 0.89 - 0.05)
+    assert (run["sweep"], run["outcome"], run["commit"], run["version.torch"]) == (
+        "made",
+        "finished",
+        "c0ffee",
+        "2",
+    )
+    diverged = pulled.runs[pulled.runs["outcome"] == "diverged"]
+    assert len(diverged) == 6
+    assert diverged[[c for c in diverged if c.startswith(("best/", "last/"))]].isna().all(axis=None)
+
+
+def test_the_best_mean_over_seeds_is_chosen_per_cell(tmp_path: Path) -> None:
+    chosen = cell(select(sweep(tmp_path, by_lr)), 0.1, "constant")
+    assert (chosen["lr"], chosen["selected"], chosen["n"], chosen["candidates"]) == (0.1, "lr=0.1", 3, 3)
+    values = [0.89, 0.90, 0.91]
+    assert chosen["mean"] == pytest.approx(statistics.fmean(values))
+    assert chosen["std"] == pytest.approx(statistics.stdev(values)), "sample std, ddof = 1"
+
+
+def test_finished_seeds_come_before_the_mean_and_the_spec_breaks_ties(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        if config.lr == 0.1 and config.seed == 2:
+            return "diverged"
+        return [0.8] if config.lr in (0.01, 1.0) else by_lr(config)
+
+    chosen = cell(select(sweep(tmp_path, score)), 0.1, "constant")
+    assert (chosen["lr"], chosen["n"]) == (0.01, 3)
+
+
+def test_a_winner_with_missing_or_diverged_seeds_is_marked(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        fates = {0: by_lr(config), 1: "diverged", 2: "new" if config.scheduler == "polyak" else by_lr(config)}
+        return fates[config.seed] if config.rho == 0.1 else "diverged"
+
+    text = render(select(sweep(tmp_path, score)), "markdown")
+    assert "90.00 +- 1.41 (2/3, 1 diverged)" in text
+    assert "**94.00** (1/3, 1 diverged, 1 missing)" in text
+    assert text.count("diverged 3/3") == 2
+
+
+def test_the_table_says_what_it_shows(tmp_path: Path) -> None:
+    text = render(select(sweep(tmp_path, by_lr)), "markdown")
+    assert text.splitlines() == [
+        "made: test/top1 (%) at the best epoch, mean +- sample std over n = 3 seeds, selected on test",
+        "",
+        "| rho | constant      | polyak            |",
+        "|-----|---------------|-------------------|",
+        "| 0.1 | 90.00 +- 1.00 | **95.00 +- 1.00** |",
+        "| 0.4 | 87.00 +- 1.00 | **92.00 +- 1.00** |",
+        "",
+        "selected: constant lr=0.1",
+    ]
+
+
+def test_last_epoch_and_another_metric(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, by_lr)
+    last = render(select(pulled, epoch="last"), "markdown")
+    assert "at the last epoch" in last and "85.00 +- 1.00" in last
+    loss = render(select(pulled, metric="test/loss"), "markdown")
+    assert "0.1000 +- 0.0100" in loss and "**0.0500 +- 0.0100**" in loss, "not percent, and the lowest is best"
+
+
+def test_a_metric_to_minimise_selects_the_lowest(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, by_lr, metric={"name": "test/loss", "goal": "minimize"})
+    assert cell(select(pulled), 0.1, "constant")["lr"] == 0.1
+
+
+def test_one_seed_has_no_std(tmp_path: Path) -> None:
+    assert "| 89.00 (n = 1) |" in render(select(sweep(tmp_path, by_lr, seeds=1)), "markdown")
+
+
+def test_one_table_per_remaining_parameter(tmp_path: Path) -> None:
+    changed = json.loads(json.dumps(SPEC))
+    changed["variants"][1]["gamma_b"] = {"values": [0.5, 1]}
+    changed["parameters"]["optimizer"] = {"values": ["usam", "sam"]}
+    selection = select(sweep(tmp_path, by_lr, **changed))
+    tables = list(subtables(selection))
+    assert [values for values, _ in tables] == [
+        {"optimizer": o, "gamma_b": g} for o in ("usam", "sam") for g in (0.5, 1.0)
+    ]
+    assert all(len(cells) == 4 for _, cells in tables), "the constant step size stands in each"
+    text = render(selection, "markdown")
+    assert "made (optimizer = sam, gamma_b = 0.5): " in text
+    assert len(render(selection, "csv").splitlines()) == 1 + 2 * (2 + 4)
+
+
+def test_csv_has_the_published_columns_and_counts(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        return "diverged" if config.seed == 1 and config.scheduler == "polyak" else by_lr(config)
+
+    rows = list(csv.DictReader(io.StringIO(render(select(sweep(tmp_path, score)), "csv"))))
+    columns = [*PUBLISHED_COLUMNS, "n", "diverged", "missing", "selected"]
+    assert list(rows[0])[: len(columns)] == columns
+    assert (rows[0]["dataset"], rows[0]["scheduler"], rows[0]["selected"]) == ("digits", "constant", "lr=0.1")
+    assert float(rows[0]["test_accuracy_mean"]) == pytest.approx(90)
+    assert [row["diverged"] for row in rows] == ["0", "0", "1", "1"]
+    assert [row["n"] for row in rows] == ["3", "3", "2", "2"]
+
+
+def test_latex_is_booktabs_with_the_best_in_bold(tmp_path: Path) -> None:
+    text = render(select(sweep(tmp_path, by_lr)), "latex")
+    assert r"0.1 & $90.00_{\pm 1.00}$ & $\mathbf{95.00_{\pm 1.00}}$ \\" in text
+    assert r"\toprule" in text and r"(\%)" in text and text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "test/top3"}, "--metric: unknown metric 'test/top3'; did you mean 'test/top"),
+        ({"metric": "val/top1"}, "--metric: val/top1 was not measured"),
+        ({"epoch": "first"}, "--epoch: 'first'; expected best or last"),
+    ],
+)
+def test_a_wrong_choice_is_named(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        select(sweep(tmp_path, by_lr), **options)
+    with pytest.raises(UserError, match="--format: 'pdf'; expected one of markdown, latex, csv"):
+        render(select(sweep(tmp_path / "other", by_lr)), "pdf")
+
+
+accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=3)
+
+
+@given(st.lists(st.one_of(accuracies, st.sampled_from(["diverged", "failed", "new"])), min_size=24, max_size=24))
+def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
+    tmp_path_factory: pytest.TempPathFactory, fates: list
+) -> None:
+    given_fates = iter(fates)
+    pulled = sweep(tmp_path_factory.mktemp("store"), lambda _: next(given_fates))
+    selection = select(pulled)
+    for row in selection.cells.to_dict("records"):
+        assert row["n"] + row["diverged"] + row["failed"] + row["stopped"] + row["missing"] == row["seeds"] == 3
+    best = {run["trial_id"]: run["best/test/top1"] for run in pulled.runs.to_dict("records")}
+    for keys, group in selection.values.groupby(["rho", "scheduler"]):
+        finished = [best[t] for t in group[group["outcome"] == "finished"]["trial_id"]]
+        row = cell(selection, *keys)
+        assert row["n"] == len(finished)
+        assert pd.isna(row["mean"]) if not finished else row["mean"] == pytest.approx(statistics.fmean(finished))
+    chosen = selection.candidates[selection.candidates["rank"] == 1]
+    merged = selection.candidates.merge(chosen, on=["rho", "scheduler"], suffixes=("", "_chosen"))
+    assert (merged["n"] <= merged["n_chosen"]).all()
+
+
+# Plots and report.
+
+
+def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda c: "diverged" if (c.rho, c.seed) == (0.4, 1) else by_lr(c)))
+    _, ax = plt.subplots()
+    assert plot_robustness(selection.cells, "test/top1", ax) is ax
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    for scheduler in ("constant", "polyak"):
+        rows = selection.cells[selection.cells["scheduler"] == scheduler]
+        assert list(lines[scheduler].get_xdata()) == [0.1, 0.4]
+        assert list(lines[scheduler].get_ydata()) == pytest.approx(list(rows["mean"] * 100))
+    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in crosses] == [[0.4], [0.4]]
+    assert "diverged seeds" in [text.get_text() for text in ax.get_legend().get_texts()]
+    plt.close("all")
+
+
+def test_a_cell_without_a_finished_seed_is_marked_at_the_foot(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda c: "diverged" if c.rho == 0.4 else by_lr(c)))
+    _, ax = plt.subplots()
+    plot_robustness(selection.cells, "test/top1", ax)
+    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in crosses] == [[0.02], [0.02]]
+    plt.close("all")
+
+
+def test_curves_are_of_the_chosen_trials(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, by_lr))
+    drawn = dict(figures(selection))
+    assert list(drawn) == ["robustness", "curves", "gamma"]
+    panel = drawn["curves"].axes[0]
+    constant = next(line for line in panel.get_lines() if line.get_label() == "constant")
+    assert list(constant.get_ydata()) == pytest.approx([80, 90, 85])
+    plt.close("all")
+
+
+def test_plots_are_written_as_png_and_svg_and_are_reproducible(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path / "store", by_lr))
+    paths = save_all(selection, tmp_path / "a")
+    assert sorted(p.name for p in paths) == sorted(
+        f"{name}.{kind}" for name in ("robustness", "curves", "gamma") for kind in ("png", "svg")
+    )
+    again = save_all(selection, tmp_path / "b")
+    assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in again]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert not plt.get_fignums(), "nothing stays open"
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        fates: dict[int, list[float] | str] = {0: by_lr(config), 1: by_lr(config), 2: "diverged"}
+        return "failed" if config.lr == 1.0 else fates[config.seed]
+
+    page = render_report(select(sweep(tmp_path, score)))
+    sources = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", page)
+    assert len([s for s in sources if s.startswith("data:image/svg+xml;base64,")]) == 3
+    assert all(s.startswith(("data:", "#")) for s in sources)
+    assert not re.search(r"@import|url\(|<script|<link rel=.stylesheet", page)
+    for expected in (
+        "ValueError: oh", "after step 4", "lr=0.1", "c0ffee (24 trials)", "Selected on test",
+        "89.50 ± 0.71 (2/3, 1 diverged)",
+    ):  # fmt: skip
+        assert expected in page
+    for part in ("tables", "plots", "selection", "failures", "spec", "provenance"):
+        assert f'<h2 id="{part}">' in page
+
+
+def test_hostile_text_is_escaped(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, lambda c: "failed" if c.seed == 2 else by_lr(c))
+    pulled.runs.loc[pulled.runs["outcome"] == "failed", "error"] = "<script>alert(1)</script>"
+    page = render_report(select(pulled))
+    assert "<script>" not in page and "&lt;script&gt;" in page
+
+
+def test_nothing_trained_yet_is_said(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda _: "new"))
+    for call in (
+        lambda: save_all(selection, tmp_path / "x"),
+        lambda: write_report(selection, tmp_path / "x.html"),
+    ):
+        with pytest.raises(UserError, match="sweep 'made': no trial has finished an epoch yet"):
+            call()
+    assert "0/3, 3 missing" in render(selection, "markdown")

@@ -1,0 +1,146 @@
+"""The command line: every mistake is one line and exit code 2, and planning is quick to start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_spec import GOOD, WRONG
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def assert_user_error(answer: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert answer.stdout == ""
+    assert "Traceback" not in answer.stderr
+    for word in words:
+        assert word in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "launch"])
+@pytest.mark.parametrize(
+    "case",
+    ["not YAML", "no mapping", "unknown key", "negative radius", "NaN radius", "radius is a word", "lr to polyak",
+     "unknown task", "unknown model", "unknown scheduler", "shared and in a variant", "empty list",
+     "unknown tuned", "no seeds", "no epochs", "bad name", "a method of later"],
+)  # fmt: skip
+def test_a_wrong_spec_is_one_line_and_exit_code_2(run: Run, tmp_path: Path, command: str, case: str) -> None:
+    text, line, words = WRONG[case]
+    (tmp_path / "file.yaml").write_text(text)
+    answer = run(command, "file.yaml", "--store", "store")
+    assert_user_error(answer, f"error: file.yaml:{line}: ", *words)
+    assert len(answer.stderr.splitlines()) == 1
+    assert not (tmp_path / "store/sweeps").exists(), "nothing was launched"
+
+
+def test_a_missing_spec_is_named(run: Run) -> None:
+    for command in ("plan", "launch"):
+        assert_user_error(run(command, "nowhere.yaml"), "nowhere.yaml: no such file")
+
+
+def test_an_unknown_sweep_is_named_with_those_there_are(
+    run: Run, tmp_path: Path, spec_file: Callable[..., Path]
+) -> None:
+    from sweeps.spec import SweepSpec
+    from sweeps.store import Store
+
+    spec = SweepSpec.load(spec_file())
+    Store(str(tmp_path / "store")).write_sweep("small", spec.text, [])
+    for command in (["status"], ["table"], ["plot", "--out", "x"], ["report", "--out", "x.html"]):
+        answer = run(command[0], "smal", *command[1:], "--store", "store")
+        assert_user_error(answer, "no sweep 'smal'", "it has: small")
+    assert_user_error(run("table", "any", "--store", "empty"), "no sweep 'any'", "it has: none")
+
+
+def test_a_store_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "file.yaml").write_text(GOOD)
+    for store in ("taken", "/proc/store", "s3://bucket/store"):
+        assert_user_error(run("launch", "file.yaml", "--store", store), store)
+    settings = ["task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak"]
+    assert_user_error(run("train", *settings, "--store", "taken"), "taken")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "rho"], ["'rho'", "KEY=VALUE"]),
+        (["train", "task=digits"], ["model: missing"]),
+        (["train", "task=digits", "model=mlp", "optimizer=sam", "scheduler=polyak"], ["rho: missing"]),
+        (["train", "taks=digits"], ["taks", "did you mean 'task'"]),
+        (["train", "task=digits", "model=mlp", "optimizer=sam", "scheduler=polyak", "rho=-1"], ["rho", "-1"]),
+        (["launch", "file.yaml", "--wandb", "onlin"], ["--wandb", "'onlin'", "online, offline, disabled"]),
+        (
+            ["train", "task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "--device", "tpu"],
+            ["tpu"],
+        ),
+        (["table"], ["NAME"]),
+        (["lunch"], ["lunch"]),
+    ],
+)
+def test_a_wrong_argument_is_named(run: Run, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    (tmp_path / "file.yaml").write_text(GOOD)
+    assert_user_error(run(*arguments), *words)
+
+
+def test_more_cores_than_there_are_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
+    answer = run("launch", "file.yaml")
+    assert answer.returncode == 2 and "launch.cpus: 4096" in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(GOOD)
+    planned = json.loads(run("plan", "file.yaml", "--store", "store", "--json").stdout)
+    assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks"}
+    assert len(planned["trials"]) == planned["counts"]["new"] == 18
+    assert set(planned["trials"][0]) == {"trial_id", "cell", "config", "state"}
+    assert sum(map(len, planned["stacks"])) == 18
+    assert not (tmp_path / "store").exists(), "a plan writes nothing"
+    for words in (
+        "18 trials",
+        "4 cells",
+        "3 seeds",
+        "18 new, 0 interrupted, 0 running, 0 done",
+        "stacks would start",
+    ):
+        assert words in run("plan", "file.yaml", "--store", "store").stdout
+
+    from sweeps.spec import SweepSpec
+    from sweeps.store import Store
+
+    store = Store(str(tmp_path / "store"))
+    store.write_sweep("file", SweepSpec.load(tmp_path / "file.yaml").text, [])
+    store.write_record(planned["trials"][0]["trial_id"], {"outcome": "finished", "width": 8, "epoch": 2})
+    store.write_history(
+        planned["trials"][0]["trial_id"], [{"epoch": 1, "test/top1": 0.5}, {"epoch": 2, "test/top1": 0.4}]
+    )
+    shown = json.loads(run("status", "file", "--store", "store", "--json").stdout)
+    assert set(shown) >= {"sweep", "counts", "cells", "trials"}
+    assert shown["cells"][0] == {
+        "cell": {"rho": 0.1, "scheduler": "constant"}, "counts": {"finished": 1, "new": 5}, "best": 0.5,
+    }  # fmt: skip
+    assert shown["trials"][0] == {
+        "trial_id": planned["trials"][0]["trial_id"],
+        "outcome": "finished",
+        "epoch": 2,
+    }
+    assert "0.5000" in run("status", "file", "--store", "store").stdout
+
+
+def test_a_step_size_that_never_falls_is_warned_of(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(
+        GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
+    )
+    answer = run("plan", "file.yaml")
+    assert answer.returncode == 0
+    assert "warning: cosine with lr_min 0.1 >= lr 0.01: the step size never falls" in answer.stderr
+
+
+def test_the_store_comes_from_the_environment(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYSWEEP_STORE", str(tmp_path / "elsewhere"))
+    assert "elsewhere" in run("status", "any").stderr

@@ -1,0 +1,89 @@
+"""Every command of the README works when pasted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, own_network
+
+from sweeps.spec import SweepSpec
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+VENV = Path(sys.executable).parent.parent
+
+
+def commands() -> list[str]:
+    """The lines of the README's bash blocks, without those that run these tests and the benchmarks."""
+    blocks = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
+    return [line for line in lines if not re.match(r"make (test|test-all|bench)\b", line)]
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """What git tracks or would, with this environment as its .venv."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in listed:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(VENV)
+    return folder
+
+
+def paste(project: Path) -> dict[str, str]:
+    """Run every command in order; by command, what it printed."""
+    printed = {}
+    for command in commands():
+        answer = subprocess.run(
+            ["bash", "-c", command], cwd=project, capture_output=True, text=True, timeout=900, check=False,
+            env={**os.environ, "MAKEFLAGS": ""}, preexec_fn=own_network,
+        )  # fmt: skip
+        assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
+        printed[command.partition("#")[0].strip()] = answer.stdout
+    return printed
+
+
+def check(project: Path, printed: dict[str, str]) -> None:
+    quickstart = printed["make quickstart"]
+    assert "quickstart: 72 finished" in quickstart
+    assert "| rho | constant" in quickstart and quickstart.rstrip().splitlines()[-1].startswith("selected: ")
+    for path in (
+        "quickstart-plots/robustness.png",
+        "quickstart-plots/robustness.svg",
+        "quickstart-report.html",
+    ):
+        assert path in quickstart and (project / path).stat().st_size > 10_000
+    launched = printed[".venv/bin/polysweep launch sweeps/specs/quickstart.yaml"]
+    assert "nothing to start, all 72 trials have ended" in launched
+    assert "\\toprule" in printed[".venv/bin/polysweep table quickstart --format latex"]
+
+
+def test_every_command_works_when_pasted(tmp_path: Path) -> None:
+    """With the quickstart cut to one epoch, so that it takes seconds; the long test runs it whole."""
+    project = copy_of_the_project(tmp_path)
+    spec = project / "sweeps/specs/quickstart.yaml"
+    text = spec.read_text()
+    assert "epochs: {value: 20}" in text
+    spec.write_text(text.replace("epochs: {value: 20}", "epochs: {value: 1}"))
+    check(project, paste(project))
+
+
+@pytest.mark.long
+def test_the_whole_quickstart(tmp_path: Path) -> None:
+    project = copy_of_the_project(tmp_path)
+    check(project, paste(project))
+
+
+def test_the_example_spec_is_valid() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    spec = SweepSpec.parse(example, "README.md")
+    assert (spec.name, len(spec.trials)) == ("example", 2 * 72)
