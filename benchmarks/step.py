@@ -86,8 +86,10 @@ def interleaved(calls: dict[str, Callable[[], None]], rounds: int, repeats: int)
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
-    for _ in range(rounds):
-        for name, call in calls.items():
+    for round_ in range(rounds):
+        order = list(calls.items())
+        shift = round_ % len(order)
+        for name, call in order[shift:] + order[:shift]:  # nobody always comes after the same one
             started = time.perf_counter()
             for _ in range(repeats):
                 call()

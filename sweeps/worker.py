@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import platform
 import subprocess
@@ -22,6 +23,7 @@ from trainer.config import NUMERICS, TrialConfig
 from trainer.tracking import Mode, Online, describe, write_offline
 
 POLL_SECONDS: Final = 0.3
+log = logging.getLogger("polysweep.worker")
 
 
 @dataclass(frozen=True)
@@ -285,9 +287,16 @@ class StackRun:
         if self._online:
             self._online.finish(row.trial_id, outcome)
         elif self._job.wandb == "offline":
-            tags = self._store.sweeps_of({row.trial_id})[row.trial_id]
-            names = sorted({*tags, *self._job.sweeps})
-            write_offline(self._store.wandb_folder, describe(row.config, names), row.history, outcome)
+            self._write_offline(row, outcome)
+
+    def _write_offline(self, row: Row, outcome: str) -> None:
+        """W&B mirrors the Store: its troubles never end a trial, and the end of the launch tries again, loudly."""
+        tags = self._store.sweeps_of({row.trial_id})[row.trial_id]
+        run = describe(row.config, sorted({*tags, *self._job.sweeps}))
+        try:
+            write_offline(self._store.wandb_folder, run, row.history, outcome)
+        except Exception:
+            log.warning("the offline W&B run of %s was not written", row.trial_id, exc_info=True)
 
     def _lose(self, row: Row) -> None:
         """Another process has taken over: nothing more is written of this trial."""

@@ -208,6 +208,8 @@ class Online:
 
 
 def _open(run: Run, mode: Mode, folder: Path) -> Any:
+    for name in [name for name, value in os.environ.items() if name.startswith("WANDB_") and not value]:
+        del os.environ[name]  # set but empty: wandb would refuse to start
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
