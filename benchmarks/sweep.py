@@ -1,7 +1,8 @@
 """What the sweep service costs per trial: near-zero work with Store and offline W&B, beside bare Ray Tune.
 
 The slope of wall time between 50 and 400 trials, and start-up apart. Each trial is one epoch of one
-mini-batch in a stack of its own. Bare Tune runs the same number of do-nothing class Trainables with reused actors, in a process of its own.
+mini-batch in a stack of its own. Bare Tune runs as many class Trainables that do nothing but import torch, with reused
+actors.
 
     python benchmarks/sweep.py [--few 50] [--many 400]
 """

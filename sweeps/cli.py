@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sweeps.plan import Plan, TrialState
     from sweeps.spec import SweepSpec
     from sweeps.store import Store
+    from trainer.tracking import Mode
 
 app = typer.Typer(
     name="polysweep",
@@ -237,12 +238,12 @@ def _warnings(spec: SweepSpec) -> list[str]:
     return [f"cosine with lr_min {low} >= lr {lr}: the step size never falls" for lr, low in sorted(over)]
 
 
-def _complete_wandb(made: Plan, store: Store, mode: str) -> None:
+def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
     """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
     from sweeps.plan import FINAL
     from sweeps.reconcile import complete
 
-    ended = [t for t in made.trials if made.state(t) in FINAL]
+    ended = {t.trial_id: t.config for t in made.trials if made.state(t) in FINAL}
     idle = not any(made.state(t) == "running" for t in made.trials)
     complete(ended, store, mode, idle=idle)
 

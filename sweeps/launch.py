@@ -39,6 +39,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.plan import FINAL, StackPlan, TrialState, plan
 from sweeps.progress import Progress
+from sweeps.reconcile import OfflineWriter
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from sweeps.worker import Job, RowProgress, StackRun, mark_synced
@@ -94,12 +95,13 @@ def _worker_online(store: str) -> Online:
 
 
 class StackTrainable(tune.Trainable):
-    """One stack; `config["job"]` is a `Job` as a dict."""
+    """One stack; `config["job"]` is a `Job` as a dict, `config["online"]` whether W&B is logged to as it trains."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start nothing yet: a reused actor is set up before it is known what for."""
         self._run: StackRun | None = None
         self._job = Job(**config["job"])
+        self._online = bool(config["online"])
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._terminated = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
@@ -113,7 +115,7 @@ class StackTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train one epoch of the stack."""
         if self._run is None:
-            online = _worker_online(self._job.store) if self._job.wandb == "online" else None
+            online = _worker_online(self._job.store) if self._online else None
             self._run = StackRun(self._job, online, interrupted=self._terminated.is_set)
         progress = self._run.advance()
         over = progress is None or self._run.is_over
@@ -134,11 +136,12 @@ class StackTrainable(tune.Trainable):
 
 
 class _Watcher(tune.Callback, tune.Stopper):
-    """Shows progress; ends the experiment at an interruption."""
+    """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption."""
 
-    def __init__(self, progress: Progress, interruption: Interruption) -> None:
+    def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
         self._progress = progress
         self._interruption = interruption
+        self._offline = offline
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks into a snapshot that nothing here ever restores."""
@@ -153,7 +156,11 @@ class _Watcher(tune.Callback, tune.Stopper):
         **_info: Any,
     ) -> None:
         """One epoch of a stack is done."""
-        self._progress.update([RowProgress(**row) for row in result["rows"]])
+        rows = [RowProgress(**row) for row in result["rows"]]
+        self._progress.update(rows)
+        for row in rows:
+            if self._offline and row.outcome in FINAL:
+                self._offline.ended(row.trial_id)
 
     def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
         """Never stop one stack only."""
@@ -188,8 +195,15 @@ def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False)
             interruption.install()
             if spec.launch.gpus > ray.cluster_resources().get("GPU", 0):
                 raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
-            with Progress(spec, store.states(spec)) as progress:
-                _Rounds(spec, store, wandb, folder, progress, interruption, verbose).run()
+            configs = {trial.trial_id: trial.config for trial in spec.trials}
+            offline = OfflineWriter(store, configs) if wandb == "offline" else None
+            try:
+                with Progress(spec, store.states(spec)) as progress:
+                    watcher = _Watcher(progress, interruption, offline)
+                    _Rounds(spec, store, wandb, folder, progress, interruption, watcher, verbose).run()
+            finally:
+                if offline:
+                    offline.close(wait=not interruption.signal)
     finally:
         store.remove(stop_file)
     states = store.states(spec)
@@ -209,6 +223,7 @@ class _Rounds:
     folder: str
     progress: Progress
     interruption: Interruption
+    watcher: _Watcher
     verbose: bool
 
     def run(self) -> None:
@@ -243,7 +258,6 @@ class _Rounds:
                 epoch=stack.epoch,
                 sweeps=(self.spec.name,),
                 over={trial.trial_id: self.store.generation(trial.trial_id) for trial in stack.trials},
-                wandb=self.wandb,
                 device="cuda" if launch_.gpus else "cpu",
                 threads=launch_.cpus,
                 checkpoint_seconds=launch_.checkpoint_seconds,
@@ -257,16 +271,15 @@ class _Rounds:
 
         Returns the errors of stacks that failed again and again for reasons that are not the trials' own.
         """
-        watcher = _Watcher(self.progress, self.interruption)
         resources = {"cpu": self.spec.launch.cpus, "gpu": self.spec.launch.gpus}
         results = tune.Tuner(
             tune.with_resources(StackTrainable, resources),
-            param_space={"job": tune.grid_search(list(jobs))},
+            param_space={"job": tune.grid_search(list(jobs)), "online": self.wandb == "online"},
             tune_config=tune.TuneConfig(reuse_actors=True),
             run_config=tune.RunConfig(
                 storage_path=self.folder,
-                stop=watcher,
-                callbacks=[watcher],
+                stop=self.watcher,
+                callbacks=[self.watcher],
                 verbose=1 if self.verbose else 0,
                 failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),

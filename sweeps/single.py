@@ -7,6 +7,7 @@ import signal
 from rich.console import Console
 
 from sweeps.plan import FINAL
+from sweeps.reconcile import complete
 from sweeps.store import Store
 from sweeps.worker import Job, StackRun, mark_synced
 from trainer.config import TrialConfig
@@ -30,6 +31,7 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
     state = store.state(trial_id)
     name = f"{trial_id} ({run_name(config)})"
     if state.state in FINAL:
+        complete({trial_id: config}, store, wandb, idle=False)
         say(f"{name}: nothing to start, it has {state.state}")
         return 1 if state.state == "failed" else 0
     if state.state == "running":
@@ -40,7 +42,6 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
         width=state.width or 1,
         epoch=state.epoch,
         over={trial_id: store.generation(trial_id)},
-        wandb=wandb,
         device=device,
         threads=threads,
     )
@@ -65,6 +66,8 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
         if online:
             online.drain(5.0 if signals else DRAIN_SECONDS)
     record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
+    if record["outcome"] in FINAL:
+        complete({trial_id: config}, store, wandb, idle=False)
     if signals and record["outcome"] not in FINAL:
         say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
         return 128 + signals[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import platform
 import subprocess
@@ -20,10 +19,9 @@ from typing import Any, Final
 from sweeps.plan import FINAL
 from sweeps.store import HEARTBEAT_SECONDS, Claim, Process, Store
 from trainer.config import NUMERICS, TrialConfig
-from trainer.tracking import Mode, Online, describe, write_offline
+from trainer.tracking import Online, describe
 
 POLL_SECONDS: Final = 0.3
-log = logging.getLogger("polysweep.worker")
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class Job:
     epoch: int  # that the trials are thought to stand at
     sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
     over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
-    wandb: Mode = "offline"
     device: str = "cpu"
     threads: int = 1
     checkpoint_seconds: float = 1.0
@@ -286,17 +283,6 @@ class StackRun:
             self._store.remove(f"trials/{row.trial_id}/checkpoint.pt")
         if self._online:
             self._online.finish(row.trial_id, outcome)
-        elif self._job.wandb == "offline":
-            self._write_offline(row, outcome)
-
-    def _write_offline(self, row: Row, outcome: str) -> None:
-        """W&B mirrors the Store: its troubles never end a trial, and the end of the launch tries again, loudly."""
-        tags = self._store.sweeps_of({row.trial_id})[row.trial_id]
-        run = describe(row.config, sorted({*tags, *self._job.sweeps}))
-        try:
-            write_offline(self._store.wandb_folder, run, row.history, outcome)
-        except Exception:
-            log.warning("the offline W&B run of %s was not written", row.trial_id, exc_info=True)
 
     def _lose(self, row: Row) -> None:
         """Another process has taken over: nothing more is written of this trial."""

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from test_optimizers import config, flat_buffers, load, mini_batches, plain_module, stack_of
 from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.data import epoch_order
 from trainer.models import resnet20, resnet32
+from trainer.registry import ConfigError
 from trainer.stack import Stack
 from trainer.tasks import digits
 
@@ -168,11 +170,23 @@ def test_the_papers_models_have_the_papers_sizes() -> None:
     assert resnet20((3, 32, 32), 100)(torch.zeros(2, 3, 32, 32)).shape == (2, 100)
 
 
-def test_digits_are_split_once_and_for_all() -> None:
+def test_digits_are_scikit_learns() -> None:
+    task, bunch = digits(0.0), load_digits()
+    assert sorted(map(bytes, torch.cat([task.train.images, task.test.images]).numpy())) == sorted(
+        image.tobytes() for image in bunch.images.astype("uint8")
+    )
+    by_image = {image.tobytes(): label for image, label in zip(bunch.images.astype("uint8"), bunch.target, strict=True)}
+    for images, label in zip(task.test.images.numpy(), task.test.labels.tolist(), strict=True):
+        assert by_image[images.tobytes()] == label
+
+
+def test_digits_are_split_once_and_for_all_by_class() -> None:
     task, again = digits(0.0), digits(0.0)
     assert (len(task.train), len(task.test), task.val) == (1437, 360, None)
     assert torch.equal(task.test.images, again.test.images)
-    assert task.test.labels.bincount().tolist() == [36, 36, 35, 37, 36, 37, 36, 36, 35, 36]
+    share = task.test.labels.bincount() / (task.test.labels.bincount() + task.train.labels.bincount())
+    assert (share - 360 / 1797).abs().max() < 0.006, "to within one image per class"
+    assert task.test.labels[:10].tolist() == [2, 4, 6, 7, 8, 0, 2, 5, 0, 5]
     images = task.normalise(task.train.images).double()
     assert abs(images.mean().item()) < 1e-6 and abs(images.std().item() - 1) < 1e-4
 
@@ -183,3 +197,9 @@ def test_held_out_images_come_from_the_training_set_by_class() -> None:
     assert len(split.train) + len(split.val) == len(whole.train)
     assert torch.equal(split.test.images, whole.test.images)
     assert split.val.labels.bincount().min() >= 13
+
+
+def test_holding_out_a_whole_class_is_refused() -> None:
+    for fraction in (0.001, 0.9999):
+        with pytest.raises(ConfigError, match=r"val_fraction: holding out .* empties class"):
+            digits(fraction)

@@ -157,7 +157,7 @@ def test_only_local_paths_are_taken() -> None:
 
 def job(store: Path, *changes: dict, width: int = 2, **settings: object) -> Job:
     configs = [TrialConfig.parse({**TINY, **change}).canonical() for change in changes]
-    return Job(str(store), tuple(configs), width, **{"epoch": 0, "wandb": "disabled", **settings})
+    return Job(str(store), tuple(configs), width, **{"epoch": 0, **settings})
 
 
 def finish(job: Job) -> None:

@@ -196,12 +196,12 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     for trial in trials:
         store.write_history(trial.trial_id, HISTORY)
         store.write_record(trial.trial_id, {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None})
-    complete(trials, store, "online", idle=True)
+    complete({t.trial_id: t.config for t in trials}, store, "online", idle=True)
     first = wandb_server.dump()["runs"]
     assert {name: epochs_of(run) for name, run in first.items()} == {t.trial_id: [1, 2, 3] for t in trials}
     assert all(run["complete"] for run in first.values())
     assert {r["wandb"] for r in records(tmp_path / "store").values()} == {"online"}
-    complete(trials, store, "online", idle=True)
+    complete({t.trial_id: t.config for t in trials}, store, "online", idle=True)
     assert {n: r["upserts"] for n, r in wandb_server.dump()["runs"].items()} == {
         n: r["upserts"] for n, r in first.items()
     }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.data import Images, Normalisation
+from trainer.data import Images, Normalisation, stream
 from trainer.registry import ConfigError
 
 DIGITS_TEST_SIZE = 360
@@ -66,19 +67,17 @@ class Classification:
 def digits(val_fraction: float) -> Classification:
     """scikit-learn's bundled handwritten digits: 1,797 images, 8x8, grey values 0 to 16.
 
-    360 images are the test set and 1,437 the training set, stratified by class, the same for every seed
-    (`train_test_split` with `random_state=0`). `val_fraction` of the training set is held out the same way.
-    Normalised by mean and standard deviation of the training pixels. No augmentation: a shifted digit
-    leaves the frame and a mirrored one is another sign.
+    360 images are the test set and 1,437 the training set, stratified by class, the same for every seed (drawn from
+    the stream `split` of seed 0). `val_fraction` of the training set is held out the same way. Normalised by mean and
+    standard deviation of the training pixels. No augmentation: a shifted digit leaves the frame and a mirrored one is
+    another sign.
     """
-    bunch = load_digits()
-    pixels = torch.from_numpy(bunch.images).to(torch.uint8).unsqueeze(1)
-    labels = torch.from_numpy(bunch.target).long()
-    everything = torch.arange(len(labels))
-    train, test = _split(everything, labels, DIGITS_TEST_SIZE)
+    table = torch.from_numpy(np.loadtxt(_digits_file(), delimiter=",", dtype=np.uint8))
+    pixels, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].long()
+    train, test = split(torch.arange(len(labels)), labels, DIGITS_TEST_SIZE)
     held_out = None
     if val_fraction:
-        train, held_out = _split(train, labels, val_fraction)
+        train, held_out = split(train, labels, round(val_fraction * len(train)))
 
     def subset(rows: Tensor) -> Images:
         return Images(pixels[rows].contiguous(), labels[rows])
@@ -89,10 +88,27 @@ def digits(val_fraction: float) -> Classification:
     return Classification(subset(train), val, subset(test), normalise, classes=10)
 
 
-def _split(rows: Tensor, labels: Tensor, size: float) -> tuple[Tensor, Tensor]:
-    """(kept, held out), stratified by label and the same on every call."""
-    try:
-        kept, held_out = train_test_split(rows.numpy(), test_size=size, random_state=0, stratify=labels[rows].numpy())
-    except ValueError as error:
-        raise ConfigError("val_fraction", f"{size} leaves a class empty: {error}") from None
-    return torch.from_numpy(kept), torch.from_numpy(held_out)
+def split(rows: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """`rows` without `size` of them, and those: stratified by label, the same on every call and platform.
+
+    Shuffled, sorted by class, and every (n / size)-th held out, so that each class gives its share to within one.
+    Raises `ConfigError` where a class would be empty on either side.
+    """
+    order = rows[torch.randperm(len(rows), generator=stream(0, "split", size))]
+    order = order[torch.argsort(labels[order], stable=True)]
+    share = torch.arange(len(order) + 1) * size // len(order)
+    picked = share[1:] > share[:-1]
+    kept, held_out = order[~picked].sort().values, order[picked].sort().values
+    classes = labels[rows].unique()
+    for side in (kept, held_out):
+        missing = set(classes.tolist()) - set(labels[side].tolist())
+        if missing:
+            raise ConfigError("val_fraction", f"holding out {size} of {len(rows)} images empties class {min(missing)}")
+    return kept, held_out
+
+
+def _digits_file() -> Path:
+    """The data file in the installed scikit-learn, whose import alone would cost every worker a second."""
+    package = importlib.util.find_spec("sklearn")
+    assert package is not None and package.submodule_search_locations, "scikit-learn is a dependency"
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
