@@ -47,13 +47,13 @@ DEFAULT_STORE = "./polysweep-store"
 
 def main() -> None:
     """Entry point: errors of the user and interruptions become exit codes."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, as `head` does
         sys.exit(128 + signal.SIGPIPE)
@@ -129,7 +129,8 @@ def launch(
 
     result = run(sweep, place, wandb=mode, verbose=verbose)
     after = make_plan(sweep, result.states)
-    _complete_wandb(after, place, mode)
+    if result.exit_code < 128:  # not interrupted
+        _complete_wandb(after, place, mode)
     counts = after.counts()
     left = counts["new"] + counts["interrupted"] + counts["running"]
     print(f"{sweep.name}: {_ended(counts) or '0 ended'}" + (f", {left} left: launch again" if left else ""))

@@ -121,6 +121,8 @@ class StackTrainable(tune.Trainable):
         over = progress is None or self._run.is_over
         if over:
             self._close()
+        if self._terminated.is_set():
+            os._exit(128 + signal.SIGTERM)  # everything is stored; Tune starts another worker, if it goes on at all
         return {"rows": [vars(row) for row in progress or []], "done": over}
 
     def cleanup(self) -> None:
@@ -262,6 +264,8 @@ class _Rounds:
                 threads=launch_.cpus,
                 checkpoint_seconds=launch_.checkpoint_seconds,
                 keep=launch_.keep,
+                metric=self.spec.metric.name,
+                goal=self.spec.metric.goal,
                 stop_file=self.interruption.stop_file,
             )
         )

@@ -53,7 +53,7 @@ class Launch(_Strict):
     cpus: Annotated[int, Field(ge=1)] = 1  # cores, and torch threads, per stack
     gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0  # GPUs per stack; a fraction shares one
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # least time between checkpoints
-    keep: Literal["last", "none"] = "last"  # the checkpoint that stays after the end
+    keep: Literal["last", "best", "none"] = "last"  # the checkpoint that stays after the end; best: by the metric
 
 
 @dataclass(frozen=True)

@@ -79,19 +79,20 @@ class Claim:
     generation: int
     token: str
     beats: int = 0
+    released: bool = False
 
     @property
     def path(self) -> str:
         """The claim's file in the Store."""
         return f"trials/{self.trial_id}/claim-{self.generation}.json"
 
-    def content(self, *, released: bool = False) -> bytes:
+    def content(self) -> bytes:
         """What the file says: who, since when, how alive."""
         return _json(
             {
                 "token": self.token,
                 "beats": self.beats,
-                "released": released,
+                "released": self.released,
                 "process": vars(Process.this()),
                 "time": time.time(),
             }
@@ -104,13 +105,14 @@ class Claim:
     def beat(self) -> None:
         """Show that the holder is alive."""
         self.beats += 1
-        if self.is_held():
+        if not self.released and self.is_held():
             self.store.write(self.path, self.content())
 
     def release(self) -> None:
         """Let go; the next claim needs no waiting."""
+        self.released = True
         if self.is_held():
-            self.store.write(self.path, self.content(released=True))
+            self.store.write(self.path, self.content())
 
 
 @dataclass

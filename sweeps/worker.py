@@ -37,7 +37,9 @@ class Job:
     device: str = "cpu"
     threads: int = 1
     checkpoint_seconds: float = 1.0
-    keep: str = "last"
+    keep: str = "last"  # or best (by the metric below), or none
+    metric: str = "test/top1"
+    goal: str = "maximize"
     stop_file: str = ""  # in the Store; its existence asks to stop
 
 
@@ -93,6 +95,8 @@ class Row:
         self.record = record
         self.history: list[dict[str, Any]] = []
         self.checkpoint: Mapping[str, Any] | None = None
+        self.best: Callable[[], Mapping[str, Any]] | None = None  # the best epoch's, where that one is to be kept
+        self.best_value: float | None = None
 
     @property
     def trial_id(self) -> str:
@@ -136,6 +140,8 @@ class StackRun:
                 row = self._rows[report.row]
                 row.history.append(report.history)
                 self._unsaved[row.trial_id] = (row, report.checkpoint)
+                if self._job.keep == "best":
+                    self._keep_if_best(row, report.history, report.checkpoint)
         going = [report for report in reports if self._rows[report.row] in self._going]
         if self._online:
             for report in going:
@@ -167,6 +173,17 @@ class StackRun:
                 row.claim.release()
             self._going = []
 
+    def _keep_if_best(
+        self, row: Row, history: Mapping[str, Any], checkpoint: Callable[[], Mapping[str, Any]] | None
+    ) -> None:
+        """Remember the checkpoint of the first of the best epochs."""
+        value = history[self._job.metric]
+        if value is None:
+            return
+        signed = value if self._job.goal == "maximize" else -value
+        if row.best_value is None or signed > row.best_value:
+            row.best, row.best_value = checkpoint, signed
+
     def _is_due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._job.checkpoint_seconds
 
@@ -185,7 +202,7 @@ class StackRun:
             row = self._take(TrialConfig.parse(values))
             if row is not None:
                 self._rows.append(row)
-        self._going = list(self._rows)
+                self._going.append(row)
         if not self._rows:
             return False
         claims = [row.claim for row in self._rows]
@@ -232,6 +249,7 @@ class StackRun:
             if checkpoint["width"] == row.record["width"]:
                 row.checkpoint = checkpoint
                 row.history = self._store.history(trial_id)[: checkpoint["epoch"]]
+                self._restore_best(row, checkpoint)
         row.record["epoch"] = len(row.history)
         if (row.record["epoch"], row.record["width"]) != (self._job.epoch, self._job.width):
             # It moved on since the plan was made. The record says where it stands; the next plan places it.
@@ -244,6 +262,13 @@ class StackRun:
         self._store.write_record(trial_id, row.record)
         return row
 
+    def _restore_best(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
+        if self._job.keep == "best":
+            for history in row.history:
+                self._keep_if_best(row, history, None)
+            best = checkpoint.get("best")
+            row.best = None if best is None else lambda: best
+
     def _save(self) -> None:
         """History, checkpoint, record of every row that has epochs which the Store lacks."""
         with self._lock:
@@ -255,13 +280,17 @@ class StackRun:
                     self._lose(row)
                 del self._unsaved[row.trial_id]
 
-    def _save_row(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
+    def _write_checkpoint(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         import torch
 
-        self._store.write_history(row.trial_id, row.history)
         buffer = io.BytesIO()
         torch.save(dict(checkpoint), buffer)
         self._store.write(f"trials/{row.trial_id}/checkpoint.pt", buffer.getvalue())
+
+    def _save_row(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
+        self._store.write_history(row.trial_id, row.history)
+        best = {} if row.best is None else {"best": dict(row.best())}
+        self._write_checkpoint(row, {**checkpoint, **best})
         row.record["epoch"] = len(row.history)
         row.record["seconds"] = sum(h["seconds"] for h in row.history)
         self._store.write_record(row.trial_id, row.record)
@@ -279,6 +308,8 @@ class StackRun:
         self._store.write_record(row.trial_id, row.record)
         self._going.remove(row)
         row.claim.release()
+        if self._job.keep == "best" and row.best is not None:
+            self._write_checkpoint(row, row.best())
         if self._job.keep == "none":
             self._store.remove(f"trials/{row.trial_id}/checkpoint.pt")
         if self._online:

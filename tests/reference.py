@@ -1,4 +1,7 @@
-"""The paper's updates, transcribed in NumPy from its equations. Slow, legible, and independent of the trainer."""
+"""The paper's updates, transcribed in NumPy from its equations. Slow, legible, and independent of the trainer.
+
+Sums are exact (`math.fsum`), so that what differs is the trainer's rounding alone.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ def step_size(config: dict, epoch: int, f_e: float, g_e: Vector, e_minus_x: Vect
                 1 + math.cos(t * math.pi / big_t)
             )
         return gamma
-    numerator = f_e - config["lower_bound"] - sum(a * b for a, b in zip(g_e, e_minus_x, strict=True))
+    numerator = f_e - config["lower_bound"] - math.fsum(g_e * e_minus_x)
     if numerator <= 0:
         return 0.0
-    squared = sum(a * a for a in g_e)
+    squared = math.fsum(g_e * g_e)
     return config["gamma_b"] if squared == 0 else min(numerator / squared, config["gamma_b"])
 
 
@@ -42,7 +45,7 @@ def update(x: Vector, oracle: Oracle, config: dict, epoch: int, t: int) -> Vecto
                 config.get("rho_schedule", "constant")
             ]
         )
-        length = math.sqrt(sum(g * g for g in g_x)) if config["optimizer"] == "sam" else 1.0
+        length = math.sqrt(math.fsum(g_x * g_x)) if config["optimizer"] == "sam" else 1.0
         e = x + (rho / length) * g_x if length else x
         f_e, g_e = oracle(e)
     gamma = step_size(config, epoch, f_e, g_e, e - x)

@@ -42,10 +42,11 @@ def copy_of_the_project(folder: Path) -> Path:
 def paste(project: Path) -> dict[str, str]:
     """Run every command in order; by command, what it printed."""
     printed = {}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
     for command in commands():
         answer = subprocess.run(
             ["bash", "-c", command], cwd=project, capture_output=True, text=True, timeout=900, check=False,
-            env={**os.environ, "MAKEFLAGS": ""}, preexec_fn=own_network,
+            env=environment, preexec_fn=own_network,
         )  # fmt: skip
         assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
         printed[command.partition("#")[0].strip()] = answer.stdout

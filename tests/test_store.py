@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import TINY, records, wait_for
 
 from sweeps import store as store_module
@@ -194,6 +195,26 @@ def test_keep_none_removes_the_checkpoint_after_the_end(tmp_path: Path) -> None:
     finish(job(tmp_path, {}, {"seed": 1}, keep="none"))
     assert len(records(tmp_path)) == 2
     assert not list(tmp_path.glob("trials/*/checkpoint.pt"))
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("metric", [("test/loss", "minimize"), ("gamma/mean", "maximize")])
+def test_keep_best_leaves_the_checkpoint_of_the_best_epoch(
+    tmp_path: Path, interrupted: bool, metric: tuple[str, str]
+) -> None:
+    """Also where the best epoch lies before an interruption."""
+    settings = {"keep": "best", "metric": metric[0], "goal": metric[1]}
+    rows = [{"epochs": 6}, {"epochs": 6, "seed": 1}]
+    if interrupted:
+        run = StackRun(job(tmp_path, *rows, **settings))
+        for _ in range(4):
+            run.advance()
+        run.close()
+    finish(job(tmp_path, *rows, epoch=4 if interrupted else 0, **settings))
+    for trial_id in records(tmp_path):
+        values = [row[metric[0]] for row in Store(str(tmp_path)).history(trial_id)]
+        kept = torch.load(tmp_path / "trials" / trial_id / "checkpoint.pt", weights_only=True)
+        assert kept["epoch"] == 1 + values.index(min(values) if metric[1] == "minimize" else max(values))
 
 
 def test_a_finished_trial_is_not_run_again(tmp_path: Path) -> None:
