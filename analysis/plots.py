@@ -146,11 +146,11 @@ def _by_radius(history: pd.DataFrame, column: str, title: str) -> Figure:
 
 
 def _chosen_history(selection: Selection, cells: pd.DataFrame) -> pd.DataFrame:
-    """The history of the chosen trials of these cells, with rho and scheduler."""
+    """The history of the chosen trials of these cells that have finished, so that n is one along a curve."""
     keys = ["rho", "scheduler", *selection.varying]
-    trials = selection.values.merge(cells[keys].drop_duplicates(), on=keys)
-    columns = ["trial_id", "rho", "scheduler"]
-    return selection.pulled.history.merge(trials[columns], on="trial_id")
+    finished = selection.values[selection.values["outcome"] == "finished"]
+    trials = finished.merge(cells[keys].drop_duplicates(), on=keys)
+    return selection.pulled.history.merge(trials[["trial_id", "rho", "scheduler"]], on="trial_id")
 
 
 def _looks(schedulers: pd.Series) -> dict[str, dict[str, Any]]:

@@ -9,11 +9,10 @@ from typing import Any, Final
 import pandas as pd
 
 from sweeps.spec import SweepSpec
-from sweeps.store import Store
+from sweeps.store import Store, StoreError
 from trainer.history import HISTORY_COLUMNS, METRICS
 
 LOGGED: Final = tuple(name for name in HISTORY_COLUMNS if name not in ("epoch", "partial"))
-CELL_PREFIX: Final = "cell."
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,11 @@ def pull(name: str, store: Store) -> Pulled:
     for trial in spec.trials:
         state = store.state(trial.trial_id)
         rows = store.history(trial.trial_id)
+        if state.state == "finished" and len(rows) != trial.config.epochs:
+            raise StoreError(
+                f"{store.root}/trials/{trial.trial_id}/history.parquet: damaged: "
+                f"{len(rows)} epochs of {trial.config.epochs} of a finished trial"
+            )
         histories += [{"trial_id": trial.trial_id, **row} for row in rows]
         runs.append(
             {

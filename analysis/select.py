@@ -61,7 +61,7 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best") ->
     Raises `UserError` for an unknown metric or epoch.
     """
     spec = pulled.spec
-    metric = metric or spec.metric.name
+    metric = spec.metric.name if metric is None else metric
     if metric not in METRICS:
         raise UserError(f"--metric: unknown metric {metric!r}; {expected(metric, METRICS)}")
     if epoch not in EPOCHS:
@@ -98,7 +98,7 @@ def _tuned(trial: SweepTrial, names: list[str]) -> dict[str, Any]:
 
 def _finished(trials: list[SweepTrial], runs: Mapping[str, Mapping[Any, Any]], column: str) -> list[float]:
     found = (runs[trial.trial_id] for trial in trials)
-    return [float(run[column]) for run in found if run["outcome"] == "finished"]
+    return [float(run[column]) for run in found if run["outcome"] == "finished" and not pd.isna(run[column])]
 
 
 def _score(
@@ -121,7 +121,7 @@ def _describe(
     return {
         **_key(trials[0]),
         **choice,
-        "selected": " ".join(f"{name}={value:g}" for name, value in choice.items()),
+        "selected": " ".join(f"{name}={value}" for name, value in choice.items()),
         "seeds": len(trials),
         "n": len(values),
         "mean": statistics.fmean(values) if values else math.nan,

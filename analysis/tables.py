@@ -58,16 +58,17 @@ def subtables(selection: Selection) -> Iterator[tuple[dict[str, Any], pd.DataFra
 
 def mean_std_table(selection: Selection, cells: pd.DataFrame, show: Callable[..., str]) -> pd.DataFrame:
     """Rows rho, columns schedulers, each entry `show(cell, best)`; `best` marks the best mean of its row."""
-    best = cells.groupby("rho", dropna=False)["mean"].agg(_direction(selection))
-    rows: dict[Any, dict[str, str]] = {}
+    best = cells.groupby(cells["rho"].map(_radius))["mean"].agg(_direction(selection))
+    rows: dict[str, dict[str, str]] = {}
     for cell in cells.to_dict("records"):
-        winner = cell["n"] > 0 and cell["mean"] == best.loc[cell["rho"]]
-        row = rows.setdefault(cell["rho"], {})
+        rho = _radius(cell["rho"])
+        winner = cell["n"] > 0 and cell["mean"] == best.loc[rho]
+        row = rows.setdefault(rho, {})
         assert cell["scheduler"] not in row, "a table has one cell per radius and scheduler"
         row[cell["scheduler"]] = show(cell, winner)
     schedulers = list(dict.fromkeys(cells["scheduler"]))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=schedulers).fillna("-")
-    table.index = pd.Index(["-" if pd.isna(rho) else f"{rho:g}" for rho in rows], name="rho")
+    table.index.name = "rho"
     return table
 
 
@@ -124,6 +125,11 @@ def long_table(selection: Selection) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _radius(rho: Any) -> str:
+    """A table's row: the radius, or `-` for an optimizer that has none."""
+    return "-" if pd.isna(rho) else str(rho)
+
+
 def _direction(selection: Selection) -> str:
     """`max` or `min`: which mean is the best one of the reported metric."""
     return "max" if is_accuracy(selection.metric) else "min"
@@ -163,7 +169,7 @@ def _choices(cells: pd.DataFrame) -> list[str]:
     for scheduler, group in cells[cells["selected"] != ""].groupby("scheduler", sort=False):
         radii: dict[str, list[str]] = {}
         for cell in group.to_dict("records"):
-            radii.setdefault(cell["selected"], []).append("-" if pd.isna(cell["rho"]) else f"{cell['rho']:g}")
+            radii.setdefault(cell["selected"], []).append(_radius(cell["rho"]))
         where = {choice: f" (rho {', '.join(rhos)})" if len(radii) > 1 else "" for choice, rhos in radii.items()}
         parts.append(f"{scheduler} " + ", ".join(f"{choice}{where[choice]}" for choice in radii))
     return ["", f"selected: {'; '.join(parts)}"] if parts else []

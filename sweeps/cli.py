@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -113,10 +114,12 @@ def launch(
     for warning in _warnings(sweep):
         print(f"warning: {warning}", file=sys.stderr)
     place.write_sweep(sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials])
-    _complete_wandb(made, place, mode)
     counts = made.counts()
     if not made.stacks and not counts["running"]:
-        print(f"{sweep.name}: nothing to start, all {counts['trials']} trials have ended ({_ended(counts)})")
+        print(
+            f"{sweep.name}: nothing to start, all {counts['trials']} trials have ended ({_ended(counts)})", flush=True
+        )
+        _complete_wandb(made, place, mode)
         _show_failures(made.states, place)
         raise typer.Exit(1 if counts["failed"] else 0)
     print(
@@ -125,6 +128,8 @@ def launch(
         f"{_ended(counts) or '0 ended'}",
         flush=True,
     )
+    if verbose:
+        os.environ["WANDB_SILENT"] = "false"
     from sweeps.launch import launch as run
 
     result = run(sweep, place, wandb=mode, verbose=verbose)
@@ -245,8 +250,7 @@ def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
     from sweeps.reconcile import complete
 
     ended = {t.trial_id: t.config for t in made.trials if made.state(t) in FINAL}
-    idle = not any(made.state(t) == "running" for t in made.trials)
-    complete(ended, store, mode, idle=idle)
+    complete(ended, store, mode)
 
 
 def _show_plan(made: Plan) -> None:

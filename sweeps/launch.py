@@ -11,14 +11,12 @@ import os
 import secrets
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -37,6 +35,7 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from sweeps.interruption import GRACE_SECONDS, Interruption
 from sweeps.plan import FINAL, StackPlan, TrialState, plan
 from sweeps.progress import Progress
 from sweeps.reconcile import OfflineWriter
@@ -46,41 +45,8 @@ from sweeps.worker import Job, RowProgress, StackRun, mark_synced
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online
 
-GRACE_SECONDS: Final = 7.0
 WAIT_SECONDS: Final = 1.0
 INFRASTRUCTURE_RETRIES: Final = 3
-
-
-@dataclass
-class Interruption:
-    """SIGINT and SIGTERM: the first asks the workers to stop, and ends the process itself if they do not in time."""
-
-    store: Store
-    stop_file: str
-    signal: int = 0
-
-    def install(self) -> None:
-        """Take over both signals; ray.init replaces the second, so call it again after that."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
-
-    @property
-    def exit_code(self) -> int:
-        """130 or 143."""
-        return 128 + self.signal
-
-    def _handle(self, number: int, _frame: object) -> None:
-        if self.signal:
-            os._exit(self.exit_code)
-        self.signal = number
-        watchdog = threading.Timer(GRACE_SECONDS, os._exit, [self.exit_code])
-        watchdog.daemon = True
-        watchdog.start()
-        print("\ninterrupted: storing finished epochs, then out (again: out at once)", file=sys.stderr)
-        try:
-            self.store.write(self.stop_file, b"")
-        except OSError as error:
-            print(f"cannot ask the workers to stop: {error}", file=sys.stderr)
 
 
 _online: Online | None = None
@@ -190,7 +156,7 @@ def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False)
     if spec.launch.cpus > cores:
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {cores} cores")
     stop_file = store.stop_file(spec.name, secrets.token_hex(8))
-    interruption = Interruption(store, stop_file)
+    interruption = Interruption(lambda: store.write(stop_file, b""))
     interruption.install()
     try:
         with _local_ray(cores, verbose) as folder:
@@ -202,7 +168,7 @@ def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False)
             try:
                 with Progress(spec, store.states(spec)) as progress:
                     watcher = _Watcher(progress, interruption, offline)
-                    _Rounds(spec, store, wandb, folder, progress, interruption, watcher, verbose).run()
+                    _Rounds(spec, store, wandb, folder, progress, interruption, watcher, stop_file, verbose).run()
             finally:
                 if offline:
                     offline.close(wait=not interruption.signal)
@@ -226,6 +192,7 @@ class _Rounds:
     progress: Progress
     interruption: Interruption
     watcher: _Watcher
+    stop_file: str
     verbose: bool
 
     def run(self) -> None:
@@ -240,7 +207,7 @@ class _Rounds:
                 if before == states:
                     return  # a whole round changed nothing: another one would not either
                 before = states
-                errors = self._fit([self._job(stack) for stack in stacks])
+                errors = self._fit([self._job(stack, states) for stack in stacks])
                 if errors and not self.interruption.signal:
                     raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
             elif held:
@@ -250,23 +217,23 @@ class _Rounds:
             else:
                 return
 
-    def _job(self, stack: StackPlan) -> dict[str, Any]:
+    def _job(self, stack: StackPlan, states: Mapping[str, TrialState]) -> dict[str, Any]:
         launch_ = self.spec.launch
         return asdict(
             Job(
-                store=str(Path(self.store.root).resolve()),  # a worker's working directory is another
+                store=self.store.root,
                 configs=tuple(trial.config.canonical() for trial in stack.trials),
                 width=stack.width,
                 epoch=stack.epoch,
                 sweeps=(self.spec.name,),
-                over={trial.trial_id: self.store.generation(trial.trial_id) for trial in stack.trials},
+                over={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
                 device="cuda" if launch_.gpus else "cpu",
                 threads=launch_.cpus,
                 checkpoint_seconds=launch_.checkpoint_seconds,
                 keep=launch_.keep,
                 metric=self.spec.metric.name,
                 goal=self.spec.metric.goal,
-                stop_file=self.interruption.stop_file,
+                stop_file=self.stop_file,
             )
         )
 

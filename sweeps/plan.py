@@ -35,6 +35,8 @@ class TrialState:
     width: int | None = None
     epoch: int = 0
     holder: str = ""  # who runs it, where its state is `running`
+    generation: int = 0  # of the claim that was looked at for this
+    elsewhere: bool = False  # whether the holder is on another machine, so that only its heartbeat tells
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.store import Store
 from sweeps.worker import mark_synced
 from trainer.config import TrialConfig
+from trainer.registry import UserError
 from trainer.tracking import Mode, Online, describe, offline_runs, remove_leftovers, write_offline
 
 UPLOAD_SECONDS = 600.0
@@ -42,17 +43,26 @@ class OfflineWriter:
             _write(self._store, {trial_id: self._configs[trial_id]})
         except Exception:
             # W&B mirrors the Store: its troubles never end a sweep, and `complete` tries again, loudly.
-            log.warning("the offline W&B run of %s was not written", trial_id, exc_info=True)
+            log.info("the offline W&B run of %s was not written", trial_id, exc_info=True)
 
 
-def complete(ended: Mapping[str, TrialConfig], store: Store, mode: Mode, *, idle: bool) -> None:
-    """Write or upload the runs of `ended` trials that are missing; `idle` where no other process writes runs.
+def complete(ended: Mapping[str, TrialConfig], store: Store, mode: Mode) -> None:
+    """Write or upload the runs of `ended` trials that are missing.
 
     Imports wandb only where something is missing.
     """
+    try:
+        _complete(ended, store, mode)
+    except UserError:
+        raise
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        print(f"warning: W&B runs are missing ({type(error).__name__}: {first}); launch again", file=sys.stderr)
+
+
+def _complete(ended: Mapping[str, TrialConfig], store: Store, mode: Mode) -> None:
     if mode == "offline":
-        if idle:
-            remove_leftovers(store.wandb_folder)
+        remove_leftovers(store.wandb_folder)
         present = offline_runs(store.wandb_folder)
         _write(store, {trial_id: config for trial_id, config in ended.items() if trial_id not in present})
     elif mode == "online":
@@ -64,7 +74,8 @@ def complete(ended: Mapping[str, TrialConfig], store: Store, mode: Mode, *, idle
 
 def _write(store: Store, trials: Mapping[str, TrialConfig]) -> None:
     for config, tags, record in _described(store, trials):
-        write_offline(store.wandb_folder, describe(config, tags), store.history(config.trial_id), record["outcome"])
+        run, history = describe(config, tags), store.history(config.trial_id)
+        write_offline(store.wandb_folder, run, history, record["outcome"], record["ended"] or 0)
 
 
 def _upload(store: Store, trials: Mapping[str, TrialConfig]) -> None:

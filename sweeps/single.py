@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import time
+from dataclasses import replace
 
 from rich.console import Console
 
-from sweeps.plan import FINAL
+from sweeps.interruption import Interruption
+from sweeps.plan import FINAL, TrialState
 from sweeps.reconcile import complete
-from sweeps.store import Store
+from sweeps.store import STALE_SECONDS, Store
 from sweeps.worker import Job, StackRun, mark_synced
 from trainer.config import TrialConfig
 from trainer.registry import UserError
@@ -31,27 +34,35 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
     state = store.state(trial_id)
     name = f"{trial_id} ({run_name(config)})"
     if state.state in FINAL:
-        complete({trial_id: config}, store, wandb, idle=False)
+        complete({trial_id: config}, store, wandb)
         say(f"{name}: nothing to start, it has {state.state}")
         return 1 if state.state == "failed" else 0
     if state.state == "running":
-        raise UserError(f"{name} is run by {state.holder}")
+        state = _wait_for_holder(store, trial_id, name)
+    if threads > len(os.sched_getaffinity(0)):
+        raise UserError(f"--threads: {threads}, but this machine has {len(os.sched_getaffinity(0))} cores")
     job = Job(
         store=store.root,
         configs=(config.canonical(),),
         width=state.width or 1,
         epoch=state.epoch,
-        over={trial_id: store.generation(trial_id)},
+        over={trial_id: state.generation},
         device=device,
         threads=threads,
     )
-    signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: signals.append(number))
+    interruption = Interruption()
+    interruption.install()
     online = Online(lambda done: mark_synced(store, done)) if wandb == "online" else None
-    run = StackRun(job, online, interrupted=lambda: bool(signals))
+    run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
     try:
-        while (progress := run.advance()) is not None:
+        if (progress := run.advance()) is None and store.state(trial_id).epoch != job.epoch:
+            # The record was behind the checkpoint, or the checkpoint was lost: now the record says where it stands.
+            run.close()
+            state = store.state(trial_id)
+            job = replace(job, epoch=state.epoch, over={trial_id: state.generation})
+            run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
+            progress = run.advance()
+        while progress is not None:
             for row in progress:
                 values = ", ".join(
                     f"{key} {row.history[key]:.4f}"
@@ -59,22 +70,38 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
                     if row.history.get(key) is not None
                 )
                 say(f"epoch {row.epoch}/{config.epochs}: {values}")
-            if run.is_over:
-                break
+            progress = None if run.is_over else run.advance()
     finally:
         run.close()
         if online:
-            online.drain(5.0 if signals else DRAIN_SECONDS)
+            online.drain(3.0 if interruption.signal else DRAIN_SECONDS)
     record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
-    if record["outcome"] in FINAL:
-        complete({trial_id: config}, store, wandb, idle=False)
-    if signals and record["outcome"] not in FINAL:
+    if record["outcome"] in FINAL and not interruption.signal:
+        complete({trial_id: config}, store, wandb)
+    if interruption.signal and record["outcome"] not in FINAL:
         say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
-        return 128 + signals[0]
+        return interruption.exit_code
     say(f"{name}: {record['outcome']}")
     if record["outcome"] == "failed":
         say(record["error"])
     return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
+
+
+def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
+    """The trial's state once its holder is known to be gone; on another machine only its heartbeat tells.
+
+    Raises `UserError` where the holder is alive.
+    """
+    since = time.monotonic()
+    state = store.state(trial_id)
+    if state.elsewhere:
+        print(f"{name} was last run by {state.holder}: looking for {STALE_SECONDS:.0f} s whether it still is")
+    while state.state == "running":
+        if not state.elsewhere or time.monotonic() - since > STALE_SECONDS + 1:
+            raise UserError(f"{name} is run by {state.holder}")
+        time.sleep(1)
+        state = store.state(trial_id)
+    return state
 
 
 def _check_device(device: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from trainer.config import TrialConfig
 from trainer.history import METRICS
-from trainer.registry import ConfigError, UserError, expected
+from trainer.registry import ConfigError, Count, UserError, expected, number
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOT_YET: Final = (
@@ -29,6 +30,8 @@ NOT_YET: Final = (
     "description",
 )
 Path_ = tuple[str | int, ...]
+Amount = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
+MAX_TRIALS: Final = 1_000_000
 
 
 class SpecError(UserError):
@@ -49,10 +52,10 @@ class Metric(_Strict):
 class Launch(_Strict):
     """How trials are run; nothing here changes what a trial is, except that `stack` fixes K at its first start."""
 
-    stack: Literal["auto"] | Annotated[int, Field(ge=1, le=4096)] = "auto"  # trials per stack, K
-    cpus: Annotated[int, Field(ge=1)] = 1  # cores, and torch threads, per stack
-    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0  # GPUs per stack; a fraction shares one
-    checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # least time between checkpoints
+    stack: Literal["auto"] | Count = "auto"  # trials per stack, K
+    cpus: Count = 1  # cores, and torch threads, per stack
+    gpus: Amount = 0  # GPUs per stack; a fraction shares one
+    checkpoint_seconds: Amount = 1.0  # least time between checkpoints
     keep: Literal["last", "best", "none"] = "last"  # the checkpoint that stays after the end; best: by the metric
 
 
@@ -141,20 +144,22 @@ class SweepSpec(_Strict):
                 raise self._source.error(
                     ("variants", index), f"{values} is listed twice: its config equals that of an earlier one"
                 )
-        keys = self._cell_fields(list(found.values()))
+        flat = {trial_id: config.flat() for trial_id, config in found.items()}
+        keys = self._cell_fields(list(flat.values()))
         return [
-            SweepTrial(config, trial_id, {k: v for k in keys if (v := getattr(config, k)) not in (None, {})})
+            SweepTrial(config, trial_id, {k: flat[trial_id][k] for k in keys if k in flat[trial_id]})
             for trial_id, config in found.items()
         ]
 
-    def _cell_fields(self, configs: Sequence[TrialConfig]) -> list[str]:
-        """The fields that tell this sweep's cells apart, those of the file first.
+    def _cell_fields(self, flat: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The fields (options as `model_options.hidden`) that tell this sweep's cells apart, those of the file first.
 
         They have two values or more where they apply, and are neither tuned nor the seed.
         """
         written = [*self.parameters, *(name for variant in self.variants for name in variant)]
-        names = [n for n in dict.fromkeys([*written, *TrialConfig.model_fields]) if n not in (*self.tuned, "seed")]
-        return [n for n in names if len({repr(v) for c in configs if (v := getattr(c, n)) is not None}) > 1]
+        names = dict.fromkeys([*written, *(name for values in flat for name in values)])
+        free = [n for n in names if n.partition(".")[0] not in (*self.tuned, "seed")]
+        return [n for n in free if len({values[n] for values in flat if n in values}) > 1]
 
     def _combinations(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, variant in enumerate(self.variants):
@@ -195,6 +200,12 @@ class SweepSpec(_Strict):
                     ("variants", index, name),
                     f"{name!r} is both in 'parameters' and in a variant; give it once",
                 )
+        count = sum(
+            math.prod(map(len, {**self.parameters, **variant, "seed": self.seeds}.values()))
+            for variant in self.variants
+        )
+        if count > MAX_TRIALS:
+            raise where.error((), f"{count} trials; a sweep has at most {MAX_TRIALS}")
         for trial in self.trials:
             if self.metric.name.startswith("val/") and not trial.config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
@@ -225,11 +236,6 @@ _Loader.add_implicit_resolver(
 )
 
 
-def read_scalar(text: str) -> Any:
-    """A value as a spec file would read it: for KEY=VALUE on the command line."""
-    return yaml.load(text, _Loader)
-
-
 def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     """`["rho=0.1", "model_options.hidden=32"]` -> a config's values, read as a spec file would."""
     values: dict[str, Any] = {}
@@ -239,20 +245,25 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"{setting!r}: expected KEY=VALUE, for example rho=0.1")
         field, dot, option = key.partition(".")
         target = values.setdefault(field, {}) if dot else values
+        if not isinstance(target, dict):
+            raise UserError(f"{key}: {field} is given both as a whole and by option")
         if (option or field) in target:
             raise UserError(f"{key}: given twice")
         try:
-            target[option or field] = read_scalar(text)
-        except yaml.YAMLError:
-            raise UserError(f"{setting!r}: the value is not valid YAML") from None
+            target[option or field], _ = _read_yaml(text, setting)
+        except SpecError as error:
+            raise UserError(str(error)) from None
+        if target[option or field] is None:
+            raise UserError(f"{setting!r}: the value is missing")
     return values
 
 
 def _read_yaml(text: str, source: str) -> tuple[Any, dict[Path_, int]]:
     """The data and the 1-based line of every key and list item."""
-    loader = _Loader(text)
     lines: dict[Path_, int] = {}
+    loader: _Loader | None = None
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None, lines
@@ -261,25 +272,44 @@ def _read_yaml(text: str, source: str) -> tuple[Any, dict[Path_, int]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SpecError(f"{source}:{line}: not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise SpecError(f"{source}:{line}: not valid YAML: character #x{error.character:04x}: {error.reason}") from None
+    except SpecError:
+        raise
+    except RecursionError:
+        raise SpecError(f"{source}:1: not valid YAML: nested too deeply") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:  # a tag or date that its value does not fit
         raise SpecError(f"{source}:1: not valid YAML: {error}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
-def _walk(node: yaml.Node, path: Path_, lines: dict[Path_, int], source: str) -> None:
-    lines.setdefault(path, node.start_mark.line + 1)
+def _walk(
+    node: yaml.Node, path: Path_, lines: dict[Path_, int], source: str, above: tuple[yaml.Node, ...] = ()
+) -> None:
+    """Collect lines; refuse what YAML allows and a spec cannot mean."""
+    line = node.start_mark.line + 1
+    lines.setdefault(path, line)
+    if node in above:
+        raise SpecError(f"{source}:{line}: an alias that contains itself")
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            here = (*path, key.value)
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                raise SpecError(f"{source}:{line}: keys are plain words, not {shown!r}")
+            here = (*path, key.value)
             if here in lines:
                 raise SpecError(f"{source}:{line}: key {key.value!r} is given twice (first on line {lines[here]})")
             lines[here] = line
-            _walk(value, here, lines, source)
+            _walk(value, here, lines, source, (*above, node))
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _walk(value, (*path, index), lines, source)
+            _walk(value, (*path, index), lines, source, (*above, node))
+    elif node.tag == "tag:yaml.org,2002:int" and re.match(r"[-+]?0[0-9_]", str(node.value)):
+        raise SpecError(f"{source}:{line}: {node.value}: YAML reads a leading zero as octal; write the number without")
 
 
 def _parameters(given: Any, path: Path_, where: _Source) -> dict[str, list[Any]]:
@@ -300,6 +330,8 @@ def _parameters(given: Any, path: Path_, where: _Source) -> dict[str, list[Any]]
         if not isinstance(values, list) or not values:
             raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {values!r}")
         for index, value in enumerate(values):
+            if value is None:
+                raise where.error(here, f"{name!r}: a value is missing; leave the parameter out if it does not apply")
             if value in values[:index]:
                 raise where.error((*here, "values", index), f"{name!r}: {value!r} is listed twice")
         parsed[name] = values
@@ -317,10 +349,11 @@ def _variants(given: Any, where: _Source) -> list[dict[str, list[Any]]]:
 def _seeds(data: Mapping[str, Any], where: _Source) -> list[int]:
     """`seeds: 3` is 0, 1, 2; a list is itself."""
     seeds = data.get("seeds", 1)
-    if "seeds" in data and "seed" in (data.get("parameters") or {}):
-        raise where.error(("seeds",), "'seeds' beside 'parameters.seed': give one of them")
+    variants = data.get("variants") or [{}]
+    if "seeds" in data and any("seed" in part for part in (data.get("parameters") or {}, *variants)):
+        raise where.error(("seeds",), "'seeds' beside the parameter 'seed': give one of them")
     valid = isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1
-    if valid:
+    if valid and seeds <= MAX_TRIALS:
         return list(range(seeds))
     if (
         isinstance(seeds, list)
@@ -329,7 +362,9 @@ def _seeds(data: Mapping[str, Any], where: _Source) -> list[int]:
         and len(set(seeds)) == len(seeds)
     ):
         return seeds
-    raise where.error(("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0, not {seeds!r}")
+    raise where.error(
+        ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0, not {str(seeds)[:80]!r}"
+    )
 
 
 def _validation_error(error: ValidationError, where: _Source) -> SpecError:
@@ -339,7 +374,9 @@ def _validation_error(error: ValidationError, where: _Source) -> SpecError:
     if first["type"] == "extra_forbidden":
         known = list(Launch.model_fields if path[0] == "launch" else Metric.model_fields)
         return where.error(path, f"unknown key {path[-1]!r} under {path[0]!r}; {expected(path[-1], known)}")
-    name = ".".join(str(part) for part in path if part not in ("constrained-int", "int", "literal['auto']"))
+    if path[:2] == ("launch", "stack"):
+        return where.error(path, f"launch.stack: expected auto or a number of trials >= 1, not {first['input']!r}")
+    name = ".".join(str(part) for part in path)
     got = "" if first["type"] == "missing" else f" (got {first['input']!r})"
     return where.error(path, f"{name}: {first['msg']}{got}")
 

@@ -27,13 +27,14 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeps.plan import FINAL, TrialState
-from sweeps.spec import SweepSpec
+from sweeps.spec import NAME_PATTERN, SweepSpec
+from trainer.history import HISTORY_COLUMNS
 from trainer.registry import UserError
 
 FORMAT: Final = 1
 STALE_SECONDS: Final = 60.0
 HEARTBEAT_SECONDS: Final = 10.0
-_CLAIM = re.compile(r"claim-(\d+)\.json")
+_CLAIM = re.compile(r"claim-([0-9]{1,9})\.json")
 
 
 class StoreError(UserError):
@@ -63,8 +64,12 @@ class Process:
 
     def is_dead(self) -> bool:
         """True only where it is certain: same machine, same namespace, and the pid is gone or another process's."""
-        here = (self.boot, self.namespace) == (_read_text("/proc/sys/kernel/random/boot_id"), _namespace())
-        return bool(self.boot) and here and _start_time(self.pid) != self.started
+        return self.is_local() and _start_time(self.pid) != self.started
+
+    def is_local(self) -> bool:
+        """Whether it is, or was, on this machine and in this process namespace."""
+        here = (_read_text("/proc/sys/kernel/random/boot_id"), _namespace())
+        return bool(self.boot) and (self.boot, self.namespace) == here
 
     def __str__(self) -> str:
         return f"{self.host} (pid {self.pid})"
@@ -125,11 +130,14 @@ class Store:
     def __post_init__(self) -> None:
         try:
             self._fs, path = fsspec.core.url_to_fs(self.root)
-        except (ValueError, ImportError) as error:
+        except Exception as error:  # each file system of fsspec has its own
             raise StoreError(f"store {self.root!r}: {error}") from None
         if "file" not in self._fs.protocol:
             raise StoreError(f"store {self.root!r}: only local paths are supported yet")
+        if not self.root or "::" in self.root:
+            raise StoreError(f"store {self.root!r}: expected the path of a folder")
         self._base = Path(path)
+        self.root = str(self._base.absolute())  # a worker has another working directory, and no ~
 
     @property
     def wandb_folder(self) -> Path:
@@ -153,8 +161,8 @@ class Store:
             content: bytes = self._fs.cat_file(self._path(path))
         except FileNotFoundError:
             return None
-        except NotADirectoryError:
-            raise StoreError(f"store {self.root!r} is not a folder") from None
+        except OSError as error:
+            raise StoreError(f"{self._path(path)}: cannot be read: {error.strerror or error}") from None
         return content
 
     def write(self, path: str, content: bytes) -> None:
@@ -202,8 +210,8 @@ class Store:
             entries = self._fs.ls(self._path(folder), detail=False)
         except FileNotFoundError:
             return []
-        except NotADirectoryError:
-            raise StoreError(f"store {self.root!r} is not a folder") from None
+        except OSError as error:
+            raise StoreError(f"{self._path(folder)}: cannot be listed: {error.strerror or error}") from None
         return sorted(entry.rsplit("/", 1)[-1] for entry in entries)
 
     def remove(self, path: str) -> None:
@@ -228,11 +236,18 @@ class Store:
     def record(self, trial_id: str) -> dict[str, Any] | None:
         """The trial's record, None where it never started."""
         record: dict[str, Any] | None = self._json(f"trials/{trial_id}/record.json")
-        if record is not None and record.get("format") != FORMAT:
-            raise StoreError(
-                f"{self._path(f'trials/{trial_id}/record.json')}: format {record.get('format')!r}, "
-                f"this version reads {FORMAT}"
-            )
+        path = self._path(f"trials/{trial_id}/record.json")
+        if record is None:
+            if self.exists(f"trials/{trial_id}/record.json"):
+                raise StoreError(f"{path}: damaged, it is empty")
+            return None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            found = record.get("format") if isinstance(record, dict) else type(record).__name__
+            raise StoreError(f"{path}: format {found!r}, this version reads {FORMAT}")
+        outcome, width, epoch = record.get("outcome"), record.get("width"), record.get("epoch")
+        counts = isinstance(width, int) and width >= 1 and isinstance(epoch, int) and epoch >= 0
+        if outcome not in ("running", *FINAL) or not counts:
+            raise StoreError(f"{path}: damaged: outcome {outcome!r}, width {width!r}, epoch {epoch!r}")
         return record
 
     def write_record(self, trial_id: str, record: Mapping[str, Any]) -> None:
@@ -257,6 +272,10 @@ class Store:
             rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
         except pa.ArrowException as error:
             raise StoreError(f"{self._path(f'trials/{trial_id}/history.parquet')}: damaged: {error}") from None
+        missing = [name for name in HISTORY_COLUMNS if rows and name not in rows[0]]
+        if missing:
+            path = self._path(f"trials/{trial_id}/history.parquet")
+            raise StoreError(f"{path}: damaged: no column {', '.join(missing)}")
         return rows
 
     def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -266,18 +285,16 @@ class Store:
         self.write(f"trials/{trial_id}/history.parquet", buffer.getvalue())
 
     def state(self, trial_id: str) -> TrialState:
-        """What a plan needs to know."""
-        record = self.record(trial_id)
-        if record is None:
-            holder = self.holder(trial_id)
-            return TrialState("running", holder=str(holder)) if holder else TrialState()
+        """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
+        generation = self.generation(trial_id)
+        holder = self.holder(trial_id, generation)
+        record = self.record(trial_id) or {"outcome": "new", "width": None, "epoch": 0}
         outcome, width, epoch = record["outcome"], record["width"], record["epoch"]
         if outcome in FINAL:
-            return TrialState(outcome, width, epoch)
-        holder = self.holder(trial_id)
+            return TrialState(outcome, width, epoch, generation=generation)
         if holder is not None:
-            return TrialState("running", width, epoch, str(holder))
-        return TrialState("interrupted", width, epoch)
+            return TrialState("running", width, epoch, str(holder), generation, not holder.is_local())
+        return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
 
     def states(self, spec: SweepSpec) -> dict[str, TrialState]:
         """By id, the state of every trial of a sweep."""
@@ -290,12 +307,12 @@ class Store:
         found = (_CLAIM.fullmatch(name) for name in self.names(f"trials/{trial_id}"))
         return max((int(match[1]) for match in found if match), default=0)
 
-    def holder(self, trial_id: str) -> Process | None:
-        """Who runs the trial now; None where nobody does or the claim is stale.
+    def holder(self, trial_id: str, generation: int | None = None) -> Process | None:
+        """Who runs the trial now (by the highest claim, or by `generation`); None where nobody does or it is stale.
 
         Stale: its process is known to be dead, or its heartbeat has not changed for 60 s of this observer's clock.
         """
-        generation = self.generation(trial_id)
+        generation = self.generation(trial_id) if generation is None else generation
         if not generation:
             return None
         path = f"trials/{trial_id}/claim-{generation}.json"
@@ -307,10 +324,10 @@ class Store:
         stale = time.monotonic() - first_seen > STALE_SECONDS
         try:
             claim = json.loads(content)
-            process = Process(**claim["process"])
+            process, released = Process(**claim["process"]), bool(claim["released"])
         except (ValueError, KeyError, TypeError):
-            process, claim = Process("an unknown host", "", "", 0, 0), {"released": False}
-        return None if claim["released"] or process.is_dead() or stale else process
+            process, released = Process("an unknown host", "", "", 0, 0), False
+        return None if released or process.is_dead() or stale else process
 
     def claim(self, trial_id: str, *, over: int = 0) -> Claim | None:
         """Claim the trial; None where another process holds it or was faster.
@@ -335,11 +352,14 @@ class Store:
 
         Raises `StoreError` with the sweeps that there are where this one is unknown.
         """
-        content = self.read(f"sweeps/{name}/spec.yaml")
+        content = self.read(f"sweeps/{name}/spec.yaml") if NAME_PATTERN.fullmatch(name) else None
         if content is None:
             known = ", ".join(self.sweeps()) or "none"
             raise StoreError(f"no sweep {name!r} in the store {self.root!r}; it has: {known}")
-        return content.decode()
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{self._path(f'sweeps/{name}/spec.yaml')}: damaged: {error}") from None
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
@@ -349,10 +369,13 @@ class Store:
         """By trial id, the sweeps that contain it."""
         found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
         for name in self.sweeps():
-            listed = self._json(f"sweeps/{name}/trials.json") or {"trials": []}
-            for trial in listed["trials"]:
-                if trial["trial_id"] in found:
-                    found[trial["trial_id"]].append(name)
+            listed = self._json(f"sweeps/{name}/trials.json")
+            try:
+                members = {trial["trial_id"] for trial in listed["trials"]}
+            except (KeyError, TypeError):
+                raise StoreError(f"{self._path(f'sweeps/{name}/trials.json')}: damaged: no list of trials") from None
+            for trial_id in members & trial_ids:
+                found[trial_id].append(name)
         return found
 
     def stop_file(self, sweep: str, launch: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import platform
 import subprocess
@@ -22,6 +23,7 @@ from trainer.config import NUMERICS, TrialConfig
 from trainer.tracking import Online, describe
 
 POLL_SECONDS: Final = 0.3
+log = logging.getLogger("polysweep.worker")
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,15 @@ class Watch:
         last_beat = time.monotonic()
         while not self._over.wait(POLL_SECONDS):
             try:
-                if self._stop_file and self._store.exists(self._stop_file):
-                    self.stop.set()
-                self._tick()
                 if time.monotonic() - last_beat >= HEARTBEAT_SECONDS:
                     last_beat = time.monotonic()
                     for claim in self._claims:
                         claim.beat()
-            except OSError:
-                continue  # the Store is out of reach: the next round may get through
+                if self._stop_file and self._store.exists(self._stop_file):
+                    self.stop.set()
+                self._tick()
+            except Exception:
+                log.warning("the Store is out of reach; the next round may get through", exc_info=True)
 
 
 class Row:
@@ -95,7 +97,7 @@ class Row:
         self.record = record
         self.history: list[dict[str, Any]] = []
         self.checkpoint: Mapping[str, Any] | None = None
-        self.best: Callable[[], Mapping[str, Any]] | None = None  # the best epoch's, where that one is to be kept
+        self.best: Mapping[str, Any] | None = None  # the best epoch's checkpoint, where that one is to be kept
         self.best_value: float | None = None
 
     @property
@@ -142,6 +144,8 @@ class StackRun:
                 self._unsaved[row.trial_id] = (row, report.checkpoint)
                 if self._job.keep == "best":
                     self._keep_if_best(row, report.history, report.checkpoint)
+                if report.outcome != "running":
+                    self._mark_ended(row, report.outcome)
         going = [report for report in reports if self._rows[report.row] in self._going]
         if self._online:
             for report in going:
@@ -150,7 +154,7 @@ class StackRun:
             self._save()
         for report in going:
             if report.outcome != "running":
-                self._end(self._rows[report.row], report.outcome)
+                self._let_go(self._rows[report.row])
         return [RowProgress(self._rows[r.row].trial_id, r.epoch, r.outcome, r.history) for r in going]
 
     @property
@@ -173,22 +177,21 @@ class StackRun:
                 row.claim.release()
             self._going = []
 
-    def _keep_if_best(
-        self, row: Row, history: Mapping[str, Any], checkpoint: Callable[[], Mapping[str, Any]] | None
-    ) -> None:
-        """Remember the checkpoint of the first of the best epochs."""
+    def _keep_if_best(self, row: Row, history: Mapping[str, Any], checkpoint: Callable[[], Any]) -> None:
+        """Keep a copy of the first of the best epochs."""
         value = history[self._job.metric]
         if value is None:
             return
         signed = value if self._job.goal == "maximize" else -value
         if row.best_value is None or signed > row.best_value:
-            row.best, row.best_value = checkpoint, signed
+            row.best, row.best_value = checkpoint(), signed
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._job.checkpoint_seconds
 
     def _save_if_due(self) -> None:
-        if self._unsaved and self._is_due():
+        """Called by the watch: also the epoch before one that lasts for ever is safe."""
+        if self._unsaved and (self._is_due() or self._should_stop()):
             self._save()
 
     def _should_stop(self) -> bool:
@@ -241,33 +244,59 @@ class StackRun:
             return None
         self._store.write_config(trial_id, config.canonical())
         row = Row(config, claim, _first_record(old, config, claim, self._job))
-        content = self._store.read(f"trials/{trial_id}/checkpoint.pt")
-        if content is not None:
-            import torch
-
-            checkpoint = torch.load(io.BytesIO(content), weights_only=True)
-            if checkpoint["width"] == row.record["width"]:
-                row.checkpoint = checkpoint
-                row.history = self._store.history(trial_id)[: checkpoint["epoch"]]
-                self._restore_best(row, checkpoint)
+        self._restore(row)
         row.record["epoch"] = len(row.history)
-        if (row.record["epoch"], row.record["width"]) != (self._job.epoch, self._job.width):
+        if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
+            # It was killed between its last checkpoint and its final record.
+            self._mark_ended(row, row.checkpoint["outcome"])
+        if row.record["outcome"] in FINAL or (row.record["epoch"], row.record["width"]) != (
+            self._job.epoch,
+            self._job.width,
+        ):
             # It moved on since the plan was made. The record says where it stands; the next plan places it.
             self._store.write_record(trial_id, row.record)
             claim.release()
             return None
         row.record["sessions"].append(
-            {"from_epoch": row.record["epoch"], "started": time.time(), "process": str(Process.this())}
+            {
+                "from_epoch": row.record["epoch"],
+                "started": time.time(),
+                "process": str(Process.this()),
+                "provenance": row.record["provenance"],
+            }
         )
         self._store.write_record(trial_id, row.record)
         return row
 
+    def _restore(self, row: Row) -> None:
+        """Load checkpoint and history. Where they cannot be used the trial starts over, and its record says so."""
+        path = f"trials/{row.trial_id}/checkpoint.pt"
+        content = self._store.read(path)
+        if content is None:
+            if row.record["epoch"]:
+                row.record["notes"] = [*row.record["notes"], "started over: there was no checkpoint"]
+            return
+        try:
+            import torch
+
+            checkpoint = torch.load(io.BytesIO(content), weights_only=True)
+            history = self._store.history(row.trial_id)[: checkpoint["epoch"]]
+            expected = (row.trial_id, row.record["width"], len(history))
+            found = (checkpoint["trial_id"], checkpoint["width"], checkpoint["epoch"])
+            if found != expected:
+                raise ValueError(f"trial, width, epochs are {found}, expected {expected}")
+        except Exception as error:  # whatever torch or arrow say of a damaged file
+            note = f"started over: {path} or history.parquet is damaged: {error!r}"
+            log.warning("%s", note)
+            row.record["notes"] = [*row.record["notes"], note]
+            return
+        row.checkpoint, row.history = checkpoint, history
+        self._restore_best(row, checkpoint)
+
     def _restore_best(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         if self._job.keep == "best":
             for history in row.history:
-                self._keep_if_best(row, history, None)
-            best = checkpoint.get("best")
-            row.best = None if best is None else lambda: best
+                self._keep_if_best(row, history, lambda: checkpoint.get("best"))
 
     def _save(self) -> None:
         """History, checkpoint, record of every row that has epochs which the Store lacks."""
@@ -289,31 +318,33 @@ class StackRun:
 
     def _save_row(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         self._store.write_history(row.trial_id, row.history)
-        best = {} if row.best is None else {"best": dict(row.best())}
+        best = {} if row.best is None else {"best": dict(row.best)}
         self._write_checkpoint(row, {**checkpoint, **best})
         row.record["epoch"] = len(row.history)
         row.record["seconds"] = sum(h["seconds"] for h in row.history)
-        self._store.write_record(row.trial_id, row.record)
-
-    def _end(self, row: Row, outcome: str, error: str | None = None) -> None:
-        """The final record, then the claim, the checkpoint and W&B."""
-        if row not in self._going:
-            return
-        if not row.claim.is_held():
+        if row.claim.is_held():  # as late as can be: a worker that was suspended must not overwrite its successor's
+            self._store.write_record(row.trial_id, row.record)
+        else:
             self._lose(row)
-            return
+
+    def _mark_ended(self, row: Row, outcome: str, error: str | None = None) -> None:
+        """Put the outcome into the record, which the next save writes: an end is never half stored."""
         row.record |= {"outcome": outcome, "error": error, "ended": time.time()}
         if outcome == "diverged":
             row.record["diverged"] = {"epoch": row.history[-1]["epoch"], "step": row.history[-1]["step"]}
-        self._store.write_record(row.trial_id, row.record)
+
+    def _let_go(self, row: Row) -> None:
+        """After the final record: the checkpoint that stays, W&B, the claim."""
+        if row not in self._going:
+            return
         self._going.remove(row)
-        row.claim.release()
         if self._job.keep == "best" and row.best is not None:
-            self._write_checkpoint(row, row.best())
+            self._write_checkpoint(row, row.best)
         if self._job.keep == "none":
             self._store.remove(f"trials/{row.trial_id}/checkpoint.pt")
         if self._online:
-            self._online.finish(row.trial_id, outcome)
+            self._online.finish(row.trial_id, row.record["outcome"])
+        row.claim.release()
 
     def _lose(self, row: Row) -> None:
         """Another process has taken over: nothing more is written of this trial."""
@@ -321,10 +352,16 @@ class StackRun:
             self._going.remove(row)
 
     def _fail(self, error: str) -> list[RowProgress]:
+        """The exception is of the stack: all rows that were still going have failed."""
         self._save()
         failed = list(self._going)
         for row in failed:
-            self._end(row, "failed", error)
+            self._mark_ended(row, "failed", error)
+            if row.claim.is_held():
+                self._store.write_record(row.trial_id, row.record)
+                self._let_go(row)
+            else:
+                self._lose(row)
         return [RowProgress(row.trial_id, len(row.history), "failed", {}) for row in failed]
 
 
@@ -350,6 +387,7 @@ def _first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Cla
         "diverged": None,
         "wandb": None,
         "sessions": [],
+        "notes": [],
     }
     return {
         **fresh,

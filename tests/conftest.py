@@ -81,7 +81,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start `polysweep ...` as the head of a process group; the group is killed when the test ends."""
     started: list[subprocess.Popen[str]] = []
 
-    def start_polysweep(*arguments: str | Path) -> subprocess.Popen[str]:
+    def start_polysweep(*arguments: str | Path, isolated: bool = True) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [POLYSWEEP, *map(str, arguments)],
             cwd=tmp_path,
@@ -89,7 +89,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=own_network,
+            preexec_fn=own_network if isolated else None,
         )
         started.append(process)
         return process

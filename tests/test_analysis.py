@@ -57,6 +57,8 @@ def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
         if made == "new":
             continue
         values = made if isinstance(made, list) else [0.1]
+        if isinstance(made, list):
+            values = [*values, *[min(values)] * (3 - len(values))]  # a finished trial has all its epochs
         rows = [
             {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": e, "step": 9 * e, "test/top1": v, "test/loss": 1 - v,
              "partial": made == "diverged"}
@@ -176,6 +178,31 @@ def test_one_table_per_remaining_parameter(tmp_path: Path) -> None:
     text = render(selection, "markdown")
     assert "made (optimizer = sam, gamma_b = 0.5): " in text
     assert len(render(selection, "csv").splitlines()) == 1 + 2 * (2 + 4)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"model": {"values": ["mlp", "resnet8"]}}, {"model_options": {"values": [{"hidden": 8}, {"hidden": 16}]}}],
+)
+def test_models_and_options_may_vary(tmp_path: Path, parameters: dict) -> None:
+    selection = select(sweep(tmp_path, by_lr, parameters={**SPEC["parameters"], **parameters}))
+    assert len(list(subtables(selection))) == 2
+    assert render(selection, "markdown").count("90.00 +- 1.00") == 2
+    assert len(save_all(selection, tmp_path / "plots")) == 12
+
+
+def test_an_optimizer_without_a_radius_has_a_row_of_its_own(tmp_path: Path) -> None:
+    parameters = {k: v for k, v in SPEC["parameters"].items() if k != "rho"} | {"optimizer": {"value": "sgd"}}
+    selection = select(sweep(tmp_path, by_lr, parameters=parameters))
+    assert "| -   | 91.00 +- 1.00 | **96.00 +- 1.00** |" in render(selection, "markdown")
+    assert save_all(selection, tmp_path / "plots")[0].name == "curves.png"
+    assert "<h2" in render_report(selection)
+
+
+def test_words_may_be_tuned(tmp_path: Path) -> None:
+    parameters = {**SPEC["parameters"], "rho_schedule": {"values": ["constant", "inverse"]}}
+    selection = select(sweep(tmp_path, by_lr, parameters=parameters, tuned=["lr", "rho_schedule"]))
+    assert cell(selection, 0.1, "constant")["selected"] == "lr=0.1 rho_schedule=constant"
 
 
 def test_csv_has_the_published_columns_and_counts(tmp_path: Path) -> None:
@@ -308,6 +335,14 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     pulled.runs.loc[pulled.runs["outcome"] == "failed", "error"] = "<script>alert(1)</script>"
     page = render_report(select(pulled))
     assert "<script>" not in page and "&lt;script&gt;" in page
+
+
+def test_a_finished_trial_without_its_history_is_named(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, by_lr)
+    victim = pulled.runs["trial_id"].iloc[0]
+    (tmp_path / "trials" / victim / "history.parquet").unlink()
+    with pytest.raises(UserError, match=rf"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial"):
+        pull("made", Store(str(tmp_path)))
 
 
 def test_nothing_trained_yet_is_said(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_spec import GOOD, WRONG
 
+from trainer.history import HISTORY_COLUMNS
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -78,6 +80,14 @@ def test_a_store_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> No
             ["train", "task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "--device", "tpu"],
             ["tpu"],
         ),
+        (
+            ["train", "task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "--threads", "9999"],
+            ["9999", "cores"],
+        ),
+        (["train", "task=digits", "bogus="], ["'bogus='", "missing"]),
+        (["train", "task=3", "task.x=1"], ["task.x"]),
+        (["status", "../x"], ["no sweep '../x'"]),
+        (["plan", "file.yaml", "--store", ""], ["store ''"]),
         (["table"], ["NAME"]),
         (["lunch"], ["lunch"]),
     ],
@@ -117,7 +127,8 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
     store.write_sweep("file", SweepSpec.load(tmp_path / "file.yaml").text, [])
     store.write_record(planned["trials"][0]["trial_id"], {"outcome": "finished", "width": 8, "epoch": 2})
     store.write_history(
-        planned["trials"][0]["trial_id"], [{"epoch": 1, "test/top1": 0.5}, {"epoch": 2, "test/top1": 0.4}]
+        planned["trials"][0]["trial_id"],
+        [{**dict.fromkeys(HISTORY_COLUMNS), "epoch": e, "test/top1": v} for e, v in ((1, 0.5), (2, 0.4))],
     )
     shown = json.loads(run("status", "file", "--store", "store", "--json").stdout)
     assert set(shown) >= {"sweep", "counts", "cells", "trials"}

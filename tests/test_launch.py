@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import kill_group, records, wait_for
+from conftest import Wandb, kill_group, records, wait_for
 from test_tracking import assert_complete
 
 from sweeps.store import Store
@@ -152,6 +152,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         return sum(r["epoch"] for r in records(store).values())
 
     moments = random.Random(7)
+    ended: dict[str, int] = {}
     for kill in range(5):
         before = epochs()
         process = start("launch", spec, "--store", store)
@@ -163,6 +164,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         kill_group(process)
         wait_for(lambda children=children: not any(map(is_alive, children)), 20)
         assert any(r["outcome"] == "running" for r in records(store).values()) or kill == 0
+        ended |= {t: len(r["sessions"]) for t, r in records(store).items() if r["outcome"] == "finished"}
     answer = run("launch", spec, "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
@@ -172,6 +174,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         starts = [session["from_epoch"] for session in record["sessions"]]
         assert starts == sorted(starts) and max(starts) < 6, "continued, never run again"
     assert any(len(record["sessions"]) > 1 for record in records(store).values())
+    assert {t: len(records(store)[t]["sessions"]) for t in ended} == ended, "a finished trial is not started again"
     tables = [run("table", "small", "--store", place).stdout for place in (store, undisturbed)]
     assert tables[0] == tables[1] and "polyak" in tables[0]
     assert_mirrored(store)
@@ -261,6 +264,31 @@ def test_a_trial_that_another_process_runs_is_not_run_beside_it(run: Run, start:
     answer = run("train", *settings, "--store", store)
     assert answer.returncode == 2
     assert f"pid {process.pid}" in answer.stderr
+
+
+def test_online_a_killed_launch_ends_as_one_complete_run_per_trial(
+    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, wandb_server: Wandb
+) -> None:
+    """Through Ray workers that log stacks of two to the loopback server, killed in the middle."""
+    parameters = {**LONG_EPOCH["parameters"], "model": {"value": "resnet8"}, "batch_size": {"value": 256},
+                  "epochs": {"value": 8}}  # fmt: skip
+    spec = spec_file(**{**LONG_EPOCH, "parameters": parameters, "launch": {"checkpoint_seconds": 0.1, "stack": 2}})
+    store = tmp_path / "store"
+    command = ["launch", spec, "--store", store, "--wandb", "online"]
+    process = start(*command, isolated=False)
+    wait_for(lambda: sum(r["epoch"] for r in records(store).values()) >= 8, 90, process)
+    children = descendants(process.pid)
+    kill_group(process)
+    wait_for(lambda: not any(map(is_alive, children)), 20)
+    answer = run(*command, preexec_fn=None)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    runs = wandb_server.dump()["runs"]
+    assert set(runs) == set(records(store)) and len(runs) == 4
+    for found in runs.values():
+        assert [json.loads(line)["epoch"] for line in found["history"]] == list(range(1, 9))
+        assert (found["complete"], found["exit_code"]) == (True, 0)
+        assert found["attributes"]["tags"] == ["small"]
+    assert {r["wandb"] for r in records(store).values()} == {"online"}
 
 
 def test_diverged_and_failed_trials_are_counted_and_shown(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:

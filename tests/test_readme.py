@@ -35,6 +35,10 @@ def copy_of_the_project(folder: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    fresh = (VENV / "installed").exists() and (VENV / "installed").stat().st_mtime >= (
+        ROOT / "pyproject.toml"
+    ).stat().st_mtime
+    assert fresh, "run `make test`: the pasted `make quickstart` would install into this environment"
     (folder / ".venv").symlink_to(VENV)
     return folder
 

@@ -66,6 +66,18 @@ def test_cells_are_told_apart_by_what_varies_where_it_applies() -> None:
     assert set(parse(one_cap).trials[-1].cell) == {"rho", "scheduler"}
 
 
+def test_options_tell_cells_apart_where_they_apply() -> None:
+    two = GOOD.replace(
+        "model: {value: mlp}", "model: {value: mlp}\n  model_options: {values: [{hidden: 8}, {hidden: 9}]}"
+    )
+    assert parse(two).trials[0].cell["model_options.hidden"] == 8
+    models = GOOD.replace("{value: mlp}", "{values: [mlp, resnet8]}")
+    assert [dict(t.cell) for t in parse(models).trials[::18]] == [
+        {"model": "mlp", "rho": 0.1, "scheduler": "constant"},
+        {"model": "resnet8", "rho": 0.2, "scheduler": "constant"},
+    ]  # fmt: skip
+
+
 def test_seeds_may_be_a_number_a_list_or_a_parameter() -> None:
     assert parse(GOOD.replace("seeds: 3", "seeds: [5, 7]")).seeds == [5, 7]
     swept = GOOD.replace("seeds: 3\n", "").replace("parameters:", "parameters:\n  seed: {values: [3, 4]}")
@@ -115,7 +127,34 @@ WRONG = {
     "seeds beside seed": (
         GOOD.replace("parameters:", "parameters:\n  seed: {value: 1}"),
         15,
-        ["'seeds' beside 'parameters.seed'"],
+        ["'seeds' beside the parameter 'seed'"],
+    ),
+    "seeds beside a variant's seed": (
+        GOOD.replace("{value: polyak}", "{value: polyak}, seed: {value: 7}"),
+        14,
+        ["'seeds' beside the parameter 'seed'"],
+    ),
+    "a key that is a mapping": (GOOD + "name: {{ rho }}\n", 15, ["keys are plain words", "a list or mapping"]),
+    "a key that is a number": (GOOD.replace("rho:", "3:"), 7, ["keys are plain words", "'3'"]),
+    "an alias in itself": (GOOD + "launch: &a {cpus: *a}\n", 15, ["alias that contains itself"]),
+    "a control character": (GOOD + "name: a\x07b\n", 15, ["not valid YAML", "#x0007"]),
+    "a date that is none": (GOOD + "name: 2020-13-45\n", 1, ["not valid YAML"]),
+    "nested too deeply": ("[" * 3000, 1, ["nested too deeply"]),
+    "a null value": (GOOD.replace("{value: 2}", "{value: null}"), 9, ["'epochs': a value is missing"]),
+    "too many trials": (GOOD.replace("seeds: 3", "seeds: 500000"), 1, ["3000000 trials", "at most 1000000"]),
+    "far too many seeds": (GOOD.replace("seeds: 3", "seeds: 1000000000"), 14, ["seeds"]),
+    "cpus are true": (GOOD + "launch: {cpus: true}\n", 15, ["launch.cpus", "not true or false"]),
+    "an octal number": (GOOD.replace("{value: 2}", "{value: 010}"), 9, ["010", "leading zero"]),
+    "an empty class": (GOOD.replace("epochs:", "val_fraction: {value: 0.001}\n  epochs:"), 9, ["val_fraction"]),
+    "a batch of more than is left": (
+        GOOD.replace("epochs:", "val_fraction: {value: 0.5}\n  batch_size: {value: 1437}\n  epochs:"),
+        10,
+        ["batch_size: 1437 is larger than the 719 training images"],
+    ),
+    "an option that is true": (
+        GOOD.replace("model: {value: mlp}", "model: {value: mlp}\n  model_options: {value: {hidden: true}}"),
+        6,
+        ["model_options.hidden", "not true or false"],
     ),
     "no epochs": (GOOD.replace("{value: 2}", "{value: 0}"), 9, ["epochs", "greater than or equal to 1"]),
     "bad name": (GOOD + "name: a/b\n", 15, ["sweep name 'a/b'", "1 to 64", "letter or digit"]),
@@ -126,7 +165,7 @@ WRONG = {
     "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
     "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
     "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu'", "did you mean 'gpus'"]),
-    "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack", "0"]),
+    "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack: expected auto or a number of trials >= 1", "0"]),
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),
 }  # fmt: skip

@@ -123,12 +123,13 @@ def test_divergence_in_one_row_leaves_the_others_untouched(kind: str, which: str
 
 
 def test_an_update_that_overflows_freezes_the_row() -> None:
-    stack = stack_of(config(model="mlp", scheduler="constant", optimizer="sgd", lr=1e38))
+    stack = stack_of(config(model="mlp", scheduler="constant", optimizer="sgd", lr=3e38))
+    stack.theta *= 100  # so that the gradient is long enough to overflow the first update
     before = stack.theta.clone()
     run(stack, 3)
     assert not stack.active.any()
     assert torch.isfinite(stack.theta).all()
-    assert torch.equal(stack.theta, before) or stack.theta.abs().max() < torch.finfo(torch.float32).max
+    assert torch.equal(stack.theta, before)
 
 
 def test_paired_seeds_share_weights_and_batches_whatever_else_differs() -> None:

@@ -19,7 +19,7 @@ from sweeps import store as store_module
 from sweeps.store import Process, Store, StoreError
 from sweeps.worker import Job, StackRun
 from trainer.config import TrialConfig
-from trainer.history import TIMING_COLUMNS
+from trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
 
 ID = "0123456789abcdef"
 
@@ -51,10 +51,13 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
 def test_history_keeps_every_bit_and_its_types(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    rows = [{"epoch": 1, "step": 3, "train/loss": 0.1 + 0.2, "val/loss": None, "partial": False}]
+    rows = [{**dict.fromkeys(HISTORY_COLUMNS), "epoch": 1, "step": 3, "train/loss": 0.1 + 0.2, "partial": False}]
     store.write_history(ID, rows)
     assert store.history(ID) == rows
-    assert [type(value) for value in store.history(ID)[0].values()] == [int, int, float, type(None), bool]
+    found = store.history(ID)[0]
+    assert [type(found[n]) for n in ("epoch", "step", "train/loss", "val/loss", "partial")] == [
+        int, int, float, type(None), bool,
+    ]  # fmt: skip
 
 
 def test_a_claim_is_exclusive_until_it_is_released(tmp_path: Path) -> None:
@@ -145,6 +148,38 @@ def test_damage_is_named(tmp_path: Path) -> None:
     store.write(f"trials/{ID}/history.parquet", b"PAR")
     with pytest.raises(StoreError, match=rf"{ID}/history\.parquet: damaged"):
         store.history(ID)
+
+
+@pytest.mark.parametrize(
+    "content", ["null", "[]", '{"format": 1}', '{"format": 1, "outcome": "finish", "width": 1, "epoch": 1}',
+                '{"format": 1, "outcome": "finished", "width": "x", "epoch": 1}'],
+)  # fmt: skip
+def test_a_record_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+    store = Store(str(tmp_path))
+    store.write(f"trials/{ID}/record.json", content.encode())
+    with pytest.raises(StoreError, match=rf"{ID}/record\.json: "):
+        store.state(ID)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "another trial's"])
+def test_a_checkpoint_that_cannot_be_used_starts_the_trial_over_and_the_record_says_so(
+    tmp_path: Path, damage: str
+) -> None:
+    finish(job(tmp_path / "whole", {}, {"seed": 1}))
+    run = StackRun(job(tmp_path / "parts", {}, {"seed": 1}, checkpoint_seconds=0))
+    run.advance()
+    run.close()
+    hit, other = sorted(records(tmp_path / "parts"))
+    path = tmp_path / "parts" / "trials" / hit / "checkpoint.pt"
+    whole = path.read_bytes()
+    foreign = (tmp_path / "parts" / "trials" / other / "checkpoint.pt").read_bytes()
+    damaged = {"truncated": whole[:-50], "empty": b"", "another trial's": foreign}
+    path.write_bytes(damaged[damage]) if damage in damaged else path.unlink()
+    for epoch in (1, 0):
+        finish(job(tmp_path / "parts", {}, {"seed": 1}, epoch=epoch))
+    assert histories(tmp_path / "parts") == histories(tmp_path / "whole")
+    assert records(tmp_path / "parts")[hit]["notes"][0].startswith("started over: ")
+    assert records(tmp_path / "parts")[other]["notes"] == []
 
 
 def test_only_local_paths_are_taken() -> None:
@@ -274,6 +309,46 @@ def test_a_trial_that_has_moved_on_since_the_plan_is_left_for_the_next_one(tmp_p
     assert store.state(lagging).epoch == 1
     finish(job(tmp_path, {}, {"seed": 1}, epoch=1))
     assert {r["outcome"] for r in records(tmp_path).values()} == {"finished"}
+
+
+@pytest.mark.parametrize("lr", [0.05, 1e30])
+@pytest.mark.parametrize("moment", ["write_history", "_write_checkpoint", "write_record"])
+def test_a_kill_in_the_middle_of_the_last_save_is_made_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lr: float, moment: str
+) -> None:
+    """Of a trial that finishes and of one that diverges, before each of the writes of its end."""
+    rows = [{"scheduler": "constant", "lr": lr, "epochs": 1}, {"scheduler": "constant", "lr": lr / 2, "epochs": 1}]
+    finish(job(tmp_path / "whole", *rows))
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    run = StackRun(job(tmp_path / "parts", *rows))
+    assert run._start()
+    target = StackRun if moment == "_write_checkpoint" else Store
+    with monkeypatch.context() as patch:
+        patch.setattr(target, moment, killed)
+        with pytest.raises(Killed):
+            run.advance()
+        run._unsaved.clear()  # a killed process saves nothing more
+        run.close()
+    for epoch in (0, 1):
+        finish(job(tmp_path / "parts", *rows, epoch=epoch))
+    assert histories(tmp_path / "parts") == histories(tmp_path / "whole")
+    outcomes = {t: (r["outcome"], r["epoch"], r["diverged"]) for t, r in records(tmp_path / "parts").items()}
+    assert outcomes == {t: (r["outcome"], r["epoch"], r["diverged"]) for t, r in records(tmp_path / "whole").items()}
+
+
+def test_a_claim_made_since_the_plan_is_not_taken_over(tmp_path: Path) -> None:
+    """Two launches read `new`; the faster one claims; the other's job says that it saw no claim."""
+    slow = Store(str(tmp_path))
+    seen = slow.state(ID)
+    assert Store(str(tmp_path)).claim(ID) is not None
+    assert seen.generation == 0
+    assert slow.claim(ID, over=seen.generation) is None
 
 
 def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -19,7 +20,9 @@ from sweeps.plan import TrialState
 from sweeps.reconcile import complete
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from trainer import tracking
 from trainer.config import TrialConfig
+from trainer.history import HISTORY_COLUMNS
 from trainer.registry import UserError
 from trainer.tracking import Online, describe, offline_runs, remove_leftovers, resolve_mode, write_offline
 
@@ -80,7 +83,7 @@ def test_the_mode_is_what_was_asked_for_or_follows_the_login(monkeypatch: pytest
 
 
 def test_an_offline_run_is_complete_and_readable(tmp_path: Path) -> None:
-    written = write_offline(tmp_path / "wandb", describe(CONFIG, ["small"]), HISTORY, "finished")
+    written = write_offline(tmp_path / "wandb", describe(CONFIG, ["small"]), HISTORY, "finished", 1.8e9)
     assert written.parent == tmp_path / "wandb"
     assert_complete(written, CONFIG, epochs=3, exit_code=0)
     assert offline_runs(tmp_path / "wandb") == {CONFIG.trial_id}
@@ -99,10 +102,27 @@ def assert_complete(run: Path, config: TrialConfig, epochs: int, exit_code: int)
 
 
 def test_writing_a_run_again_changes_nothing(tmp_path: Path) -> None:
-    first = write_offline(tmp_path, describe(CONFIG), HISTORY, "finished")
+    first = write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    assert write_offline(tmp_path, describe(CONFIG), HISTORY, "finished") == first
+    assert write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9) == first
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
+    """The second comes while the first is between looking and renaming."""
+    winner: list[Path] = []
+
+    def first(live: Any, outcome: str) -> None:
+        monkeypatch.undo()
+        close(live, outcome)
+        winner.append(write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9))
+
+    close = tracking._close
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(tracking, "_close", first)
+        assert write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9) == winner[0]
+    assert [path.name for path in tmp_path.iterdir()] == [winner[0].name]
+    assert_complete(winner[0], CONFIG, 3, 0)
 
 
 def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) -> None:
@@ -110,14 +130,18 @@ def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) 
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "import os, wandb, trainer.tracking as t; from test_tracking import CONFIG, HISTORY; from pathlib import Path\n"
         "t._close = lambda *_: os._exit(1)\n"
-        "t.write_offline(Path(sys.argv[1]), t.describe(CONFIG), HISTORY, 'finished')"
+        "t.write_offline(Path(sys.argv[1]), t.describe(CONFIG), HISTORY, 'finished', 1.8e9)"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path, Path(__file__).parent], check=False, timeout=60)
     assert offline_runs(tmp_path) == set()
     assert list(tmp_path.glob(".aside-*"))
+    with next(tmp_path.glob(".aside-*/lock")).open() as lock:  # as long as its writer lives, it stays
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        remove_leftovers(tmp_path)
+        assert list(tmp_path.iterdir())
     remove_leftovers(tmp_path)
     assert not list(tmp_path.iterdir())
-    assert_complete(write_offline(tmp_path, describe(CONFIG), HISTORY, "finished"), CONFIG, 3, 0)
+    assert_complete(write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9), CONFIG, 3, 0)
 
 
 # Online.
@@ -194,14 +218,16 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     store = Store(str(tmp_path / "store"))
     trials = spec.trials[:2]
     for trial in trials:
-        store.write_history(trial.trial_id, HISTORY)
-        store.write_record(trial.trial_id, {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None})
-    complete({t.trial_id: t.config for t in trials}, store, "online", idle=True)
+        store.write_history(trial.trial_id, [{**dict.fromkeys(HISTORY_COLUMNS), **row} for row in HISTORY])
+        store.write_record(
+            trial.trial_id, {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None, "ended": 1.8e9}
+        )
+    complete({t.trial_id: t.config for t in trials}, store, "online")
     first = wandb_server.dump()["runs"]
     assert {name: epochs_of(run) for name, run in first.items()} == {t.trial_id: [1, 2, 3] for t in trials}
     assert all(run["complete"] for run in first.values())
     assert {r["wandb"] for r in records(tmp_path / "store").values()} == {"online"}
-    complete({t.trial_id: t.config for t in trials}, store, "online", idle=True)
+    complete({t.trial_id: t.config for t in trials}, store, "online")
     assert {n: r["upserts"] for n, r in wandb_server.dump()["runs"].items()} == {
         n: r["upserts"] for n, r in first.items()
     }

@@ -122,6 +122,16 @@ def test_a_diverged_row_reports_its_partial_epoch_once_and_the_others_go_on() ->
     assert by_row(alone, 0) == by_row(epochs, 0)
 
 
+def test_a_loss_on_held_out_images_that_is_not_finite_is_divergence() -> None:
+    """The last update may leave weights that are finite and useless: no mean may be taken over that."""
+    rows = configs(
+        {"scheduler": "constant", "lr": 0.05}, {"scheduler": "constant", "lr": 1e30}, batch_size=1437, epochs=1
+    )
+    ((healthy, wild),) = list(train(rows))
+    assert (healthy.outcome, wild.outcome) == ("finished", "diverged")
+    assert wild.history["test/loss"] is None and wild.history["partial"] is True and wild.history["step"] == 1
+
+
 def test_a_stack_in_which_all_rows_have_diverged_ends() -> None:
     rows = configs({"scheduler": "constant", "lr": 1e30}, {"scheduler": "constant", "lr": 1e35})
     assert [[r.outcome for r in reports] for reports in train(rows)] == [["diverged", "diverged"]]

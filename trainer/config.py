@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from trainer.registry import REGISTRY, REQUIRED, TASKS, Component, ConfigError, component, expected
+from trainer.registry import REGISTRY, REQUIRED, TASKS, Component, ConfigError, Count, component, expected, number
 
 NUMERICS: Final = 1
 """Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
@@ -20,20 +20,13 @@ RadiusSchedule = Literal["constant", "inverse_sqrt", "inverse"]
 Scalar = bool | int | float | str
 
 
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("Input should be a number, not true or false")
-    return value
-
-
 def _positive_zero(value: float) -> float:
     return value + 0.0  # -0.0 and 0.0 are one value and must be one id
 
 
-Real = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Real = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
 NonNegative = Annotated[Real, Field(ge=0)]
 Positive = Annotated[Real, Field(gt=0)]
-Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
 
 COMPONENT_FIELDS: Final = tuple(REGISTRY)
 OPTION_FIELDS: Final = tuple(f"{kind}_options" for kind in REGISTRY)
@@ -69,7 +62,7 @@ class TrialConfig(BaseModel):
     augmentation: Literal["none"] | None = None  # of the training images
     batch_size: Count = 128  # images per mini-batch; an epoch's last one may be smaller
     epochs: Count = 100  # passes over the training set
-    seed: Annotated[int, BeforeValidator(_number), Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, BeforeValidator(number), Field(ge=0, lt=2**63)] = 0
     val_fraction: Annotated[Real, Field(ge=0, lt=1)] = 0.0  # of the training set, held out, stratified
     batchnorm_statistics: Literal["both", "first"] | None = None  # passes that update the running statistics
     precision: Literal["float32", "float64"] = "float32"
@@ -81,7 +74,7 @@ class TrialConfig(BaseModel):
         if not isinstance(given, Mapping):
             raise ValueError(f"a trial config is a mapping, not {type(given).__name__}")
         values = {key: value for key, value in given.items() if value is not None}
-        for key in values:
+        for key in given:
             if key not in cls.model_fields:
                 raise ConfigError(str(key), f"unknown field; {expected(key, cls.model_fields)}")
         for kind in COMPONENT_FIELDS:
@@ -105,10 +98,17 @@ class TrialConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        size = TASKS[self.task].train_size
-        if size and self.batch_size > size:
+        task = TASKS[self.task]
+        held_out = round(self.val_fraction * task.train_size)
+        kept = task.train_size - held_out
+        if self.val_fraction and min(held_out, kept) * task.smallest_class < task.train_size:
             raise ConfigError(
-                "batch_size", f"{self.batch_size} is larger than the {size} training images of {self.task}"
+                "val_fraction",
+                f"{self.val_fraction} of {task.train_size} training images of {self.task} leaves a class empty",
+            )
+        if self.batch_size > kept:
+            raise ConfigError(
+                "batch_size", f"{self.batch_size} is larger than the {kept} training images of {self.task}"
             )
         return self
 

@@ -10,9 +10,9 @@ import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class UserError(ValueError):
@@ -43,11 +43,23 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def number(value: object) -> object:
+    """Refuse true and false where a number is meant: pydantic would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number, not true or false")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(number), Field(ge=1)]
+
+
 class MLPOptions(Options):
     """Options of the model `mlp`."""
 
-    hidden: int = Field(default=64, ge=1)  # units per hidden layer
-    layers: int = Field(default=2, ge=0)  # hidden layers; 0 is softmax regression, which is convex
+    hidden: Count = 64  # units per hidden layer
+    layers: Annotated[int, BeforeValidator(number), Field(ge=0)] = (
+        2  # hidden layers; 0 is softmax regression, which is convex
+    )
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,7 @@ class Component:
     options: type[Options] = Options
     family: str = ""
     train_size: int = 0  # of a task: images in its training set, so that `plan` can refuse a larger batch
+    smallest_class: int = 0  # of a task: training images of its rarest class, so that none is emptied by val_fraction
 
     def load(self) -> Any:
         """Import what the name stands for."""
@@ -80,7 +93,12 @@ _SHARPNESS: Final = {
 }
 
 TASKS: Final[Mapping[str, Component]] = {
-    "digits": Component("trainer.tasks:digits", uses={"augmentation": "none", "label_smoothing": 0.0}, train_size=1437),
+    "digits": Component(
+        "trainer.tasks:digits",
+        uses={"augmentation": "none", "label_smoothing": 0.0},
+        train_size=1437,
+        smallest_class=139,
+    ),
 }
 MODELS: Final[Mapping[str, Component]] = {
     "resnet8": Component("trainer.models:resnet8"),

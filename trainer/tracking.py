@@ -6,16 +6,20 @@ logged epoch by epoch from a background thread, so that a slow or unreachable se
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import hashlib
 import logging
 import netrc
 import os
+import queue
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -50,11 +54,11 @@ def resolve_mode(given: str | None) -> Mode:
 def _logged_in() -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
     file = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
     try:
+        host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
         return netrc.netrc(file).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, ValueError, netrc.NetrcParseError):
         return False
 
 
@@ -118,27 +122,41 @@ def offline_runs(folder: Path) -> set[str]:
     return {path.name.rpartition("-")[2] for path in folder.glob("offline-run-*")}
 
 
-def write_offline(folder: Path, run: Run, history: Sequence[Mapping[str, Any]], outcome: str) -> Path:
-    """Write a trial's whole run as an offline run below `folder`: aside, then renamed, so it is complete or absent."""
+def write_offline(folder: Path, run: Run, history: Sequence[Mapping[str, Any]], outcome: str, ended: float) -> Path:
+    """Write a trial's whole run as an offline run below `folder`: aside, then renamed, so it is complete or absent.
+
+    Its name follows from the trial and from when it `ended` (seconds since 1970), so that of two writers one wins.
+    """
     done = offline_run(folder, run.trial_id)
     if done is not None:
         return done
+    stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(ended))
+    target = folder / f"offline-run-{stamp}-{run.trial_id}"
     aside = folder / f".aside-{uuid.uuid4().hex}"
     aside.mkdir(parents=True)
     try:
-        live = _open(run, "offline", aside)
-        _log(live, history)
-        _close(live, outcome)
-        (written,) = (aside / "wandb").glob(f"offline-run-*-{run.trial_id}")
-        return written.rename(folder / written.name)
+        with (aside / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # as long as we live: see remove_leftovers
+            live = _open(run, "offline", aside)
+            _log(live, history)
+            _close(live, outcome)
+            (written,) = (aside / "wandb").glob(f"offline-run-*-{run.trial_id}")
+            try:
+                written.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise  # else another process was faster
+        return target
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process was writing aside; call it only where no writer is alive."""
-    for aside in folder.glob(".aside-*"):
-        shutil.rmtree(aside, ignore_errors=True)
+    """Remove what killed processes were writing aside; what a living one writes is locked, and stays."""
+    for path in folder.glob(".aside-*/lock"):
+        with contextlib.suppress(OSError), path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 class Online:
@@ -150,11 +168,12 @@ class Online:
     def __init__(self, synced: Callable[[str], None]) -> None:
         """`synced(trial_id)` is called, in that thread, when the server has confirmed a whole run."""
         self._synced = synced
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="wandb")
+        self._calls: queue.Queue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.Queue()
         self._runs: dict[str, Any] = {}
         self._folders: dict[str, str] = {}
-        self._pending: set[Future[None]] = set()
         self._broken = threading.Event()
+        # A daemon: at the end of the process it is not waited for, however slow the server.
+        threading.Thread(target=self._work, name="wandb", daemon=True).start()
 
     def start(self, run: Run, history: Sequence[Mapping[str, Any]]) -> None:
         """Open or resume the run, and send the rows of `history` that the server lacks."""
@@ -170,7 +189,8 @@ class Online:
 
     def drain(self, timeout: float) -> None:
         """Wait until everything is sent, at most `timeout` seconds."""
-        wait(set(self._pending), timeout=timeout)
+        with self._calls.all_tasks_done:
+            self._calls.all_tasks_done.wait_for(lambda: not self._calls.unfinished_tasks, timeout)
 
     @property
     def is_broken(self) -> bool:
@@ -178,18 +198,19 @@ class Online:
         return self._broken.is_set()
 
     def _submit(self, call: Callable[..., None], *arguments: Any) -> None:
-        future = self._thread.submit(self._guard, call, *arguments)
-        self._pending.add(future)
-        future.add_done_callback(self._pending.discard)
+        self._calls.put((call, arguments))
 
-    def _guard(self, call: Callable[..., None], *arguments: Any) -> None:
-        if self.is_broken:
-            return
-        try:
-            call(*arguments)
-        except Exception as error:
-            self._broken.set()
-            log.warning("W&B cannot be reached (%s); training goes on, launch again to complete its runs", error)
+    def _work(self) -> None:
+        while True:
+            call, arguments = self._calls.get()
+            try:
+                if not self.is_broken:
+                    call(*arguments)
+            except Exception as error:
+                self._broken.set()
+                log.warning("W&B cannot be reached (%s); training goes on, launch again to complete its runs", error)
+            finally:
+                self._calls.task_done()
 
     def _start(self, run: Run, history: list[Mapping[str, Any]]) -> None:
         folder = tempfile.mkdtemp(prefix="polysweep-wandb-")
@@ -212,7 +233,7 @@ def _open(run: Run, mode: Mode, folder: Path) -> Any:
         del os.environ[name]  # set but empty: wandb would refuse to start
     import wandb
 
-    os.environ.setdefault("WANDB_SILENT", "true")
+    silent = os.environ.setdefault("WANDB_SILENT", "true").lower() != "false"
     return wandb.init(
         entity=os.environ.get("WANDB_ENTITY"),
         project=os.environ.get("WANDB_PROJECT") or "polysweep",
@@ -227,7 +248,7 @@ def _open(run: Run, mode: Mode, folder: Path) -> Any:
         reinit="create_new",
         resume="allow" if mode == "online" else None,
         settings=wandb.Settings(
-            silent=True,
+            silent=silent,
             console="off",
             symlink=False,
             init_timeout=INIT_SECONDS,

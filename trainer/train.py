@@ -159,6 +159,9 @@ def _measure(task: Classification, done: Step, labels: Tensor) -> Tensor:
 def _reports(stack: Stack, epoch: int, result: _Epoch, going: Sequence[bool]) -> list[Report]:
     evaluated = _evaluate(stack, stack.task.val, "val") + _evaluate(stack, stack.task.test, "test")
     seconds = time.perf_counter() - result.started
+    for _, values in evaluated:
+        # A loss that is not finite on held-out images is divergence too: no table may average over it.
+        stack.active &= torch.tensor(values, device=stack.device).isfinite()
     alive = stack.active.tolist()
     counts = [int(n) for n in result.count.tolist()]
     means = (result.sums.double() / result.count).tolist()
@@ -179,7 +182,7 @@ def _reports(stack: Stack, epoch: int, result: _Epoch, going: Sequence[bool]) ->
         outcome: Literal["running", "finished", "diverged"] = (
             "diverged" if not alive[row] else "finished" if last else "running"
         )
-        reports.append(Report(row, epoch, history, outcome, _checkpointer(stack, row, epoch)))
+        reports.append(Report(row, epoch, history, outcome, _checkpointer(stack, row, epoch, outcome)))
     return reports
 
 
@@ -200,7 +203,7 @@ def _evaluate(stack: Stack, data: Images | None, prefix: str) -> list[tuple[str,
     return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
-def _checkpointer(stack: Stack, row: int, epoch: int) -> Callable[[], Checkpoint]:
+def _checkpointer(stack: Stack, row: int, epoch: int, outcome: str) -> Callable[[], Checkpoint]:
     state = stack.row_state(row)  # views: a step replaces the stack's tensors and never writes to them
 
     def checkpoint() -> Checkpoint:
@@ -209,6 +212,7 @@ def _checkpointer(stack: Stack, row: int, epoch: int) -> Callable[[], Checkpoint
             "trial_id": stack.configs[row].trial_id,
             "width": stack.width,
             "epoch": epoch,
+            "outcome": outcome,
             "row": {name: tensor.detach().cpu().clone() for name, tensor in state.items()},
         }
 
