@@ -27,7 +27,7 @@ from trainer.stack import Stack
 from trainer.tasks import Classification
 
 CASES = (("resnet8", (1, 8, 8), 64), ("resnet20", (3, 32, 32), 128))
-WIDTHS = (1, 2, 4, 6, 8)
+WIDTHS = (1, 3, 6, 9, 12)
 
 
 def task_of(shape: tuple[int, ...]) -> Classification:

@@ -21,9 +21,9 @@ STATES: Final[tuple[State, ...]] = (
     "stopped",
 )
 
-CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 6, "mlp": 8}
+CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 9, "mlp": 8}
 """`stack: auto` on a CPU, by model; 1 for the others. `benchmarks/step.py` measures it on one core: at 8x8 pixels a
-row of a stack of 6 costs about three quarters of a stack of one, and wider ones save no more; at 32x32 stacks of
+row of a stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 stacks of
 convolutions do not pay on a CPU."""
 
 
