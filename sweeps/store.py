@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeps.plan import FINAL, TrialState
+from sweeps.process import Process
 from sweeps.spec import NAME_PATTERN, SweepSpec
 from trainer.history import HISTORY_COLUMNS
 from trainer.registry import UserError
@@ -39,40 +39,6 @@ _CLAIM = re.compile(r"claim-([0-9]{1,9})\.json")
 
 class StoreError(UserError):
     """A Store that cannot be used: the message names the path."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process that can be recognised later: on the same machine and process namespace, also as dead."""
-
-    host: str
-    boot: str
-    namespace: str
-    pid: int
-    started: int
-
-    @classmethod
-    def this(cls) -> Process:
-        """The calling process."""
-        return cls(
-            socket.gethostname(),
-            _read_text("/proc/sys/kernel/random/boot_id"),
-            _namespace(),
-            os.getpid(),
-            _start_time(os.getpid()),
-        )
-
-    def is_dead(self) -> bool:
-        """True only where it is certain: same machine, same namespace, and the pid is gone or another process's."""
-        return self.is_local() and _start_time(self.pid) != self.started
-
-    def is_local(self) -> bool:
-        """Whether it is, or was, on this machine and in this process namespace."""
-        here = (_read_text("/proc/sys/kernel/random/boot_id"), _namespace())
-        return bool(self.boot) and (self.boot, self.namespace) == here
-
-    def __str__(self) -> str:
-        return f"{self.host} (pid {self.pid})"
 
 
 @dataclass
@@ -392,23 +358,3 @@ def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
-
-
-def _read_text(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _namespace() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def _start_time(pid: int) -> int:
-    """Clock ticks after boot at which the process started; 0 where it does not exist or is a zombie."""
-    fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return int(fields[19]) if fields and fields[0] not in "ZX" else 0

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import logging
-import os
-import platform
-import subprocess
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib import metadata
-from pathlib import Path
 from typing import Any, Final
 
 from sweeps.plan import FINAL
-from sweeps.store import HEARTBEAT_SECONDS, Claim, Process, Store
-from trainer.config import NUMERICS, TrialConfig
+from sweeps.process import Process
+from sweeps.provenance import provenance
+from sweeps.store import HEARTBEAT_SECONDS, Claim, Store
+from trainer.config import TrialConfig
 from trainer.tracking import Online, describe
 
 POLL_SECONDS: Final = 0.3
@@ -395,51 +391,3 @@ def _first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Cla
         "claim": claim.generation,
         "provenance": provenance(job.device, job.threads),
     }
-
-
-@lru_cache(maxsize=4)
-def provenance(device: str, threads: int) -> dict[str, Any]:
-    """What besides the config a trial's numbers may depend on."""
-    return {
-        "numerics": NUMERICS,
-        "commit": _commit(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("polysweep", "torch", "numpy", "ray", "wandb")},
-        },
-        "device": device,
-        "device_model": _device_model(device),
-        "threads": threads,
-        "image": os.environ.get("POLYSWEEP_IMAGE"),
-    }
-
-
-def _device_model(device: str) -> str:
-    if device != "cpu":
-        import torch
-
-        return str(torch.cuda.get_device_name(device))
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that the package runs from, `+` where it has uncommitted changes."""
-    folder = Path(__file__).resolve().parent.parent
-    if not (folder / ".git").exists():
-        return None
-    try:
-        answers = [
-            subprocess.run(
-                ["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        ]
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answers[0] + ("+" if answers[1] else "")

@@ -16,7 +16,8 @@ import torch
 from conftest import TINY, records, wait_for
 
 from sweeps import store as store_module
-from sweeps.store import Process, Store, StoreError
+from sweeps.process import Process, _start_time
+from sweeps.store import Store, StoreError
 from sweeps.worker import Job, StackRun
 from trainer.config import TrialConfig
 from trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
@@ -131,7 +132,7 @@ def test_a_claim_of_another_machine_is_stale_when_its_heartbeat_stands_still_on_
 def test_this_process_is_not_dead_and_a_finished_one_is() -> None:
     assert not Process.this().is_dead()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = Process(**{**vars(Process.this()), "pid": child.pid, "started": store_module._start_time(child.pid)})
+    identity = Process(**{**vars(Process.this()), "pid": child.pid, "started": _start_time(child.pid)})
     assert not identity.is_dead()
     child.communicate(b"\n")
     assert identity.is_dead()
