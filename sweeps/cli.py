@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sweeps.preflight import import_paths
 from trainer.registry import UserError
 
 if TYPE_CHECKING:
@@ -38,6 +40,14 @@ WandbOption = Annotated[
     str | None,
     typer.Option("--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"),
 ]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data-dir",
+        envvar="POLYSWEEP_DATA",
+        help="Folder of the data sets. [default: launch.data_dir, else ./polysweep-data]",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
@@ -50,6 +60,7 @@ def main() -> None:
     """Entry point: errors of the user and interruptions become exit codes."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
+    sys.path += import_paths()
     try:
         app()
     except UserError as error:
@@ -67,8 +78,10 @@ def train(
     wandb: WandbOption = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    data_dir: DataOption = None,
 ) -> None:
     """Train one trial: the trainer, Store and claims of a sweep, without Ray."""
+    from sweeps.preflight import data_folder
     from sweeps.single import train_one
     from sweeps.spec import read_settings
     from trainer.config import TrialConfig
@@ -76,19 +89,28 @@ def train(
 
     config = TrialConfig.parse(read_settings(settings))
     code = train_one(
-        config, _writable(store), wandb=resolve_mode(wandb), threads=threads, device=device, console=Console()
+        config,
+        _writable(store),
+        wandb=resolve_mode(wandb),
+        threads=threads,
+        device=device,
+        data=data_folder(data_dir),
+        console=Console(),
     )
     raise typer.Exit(code)
 
 
 @app.command()
-def plan(spec: SpecArgument, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+def plan(
+    spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
+) -> None:
     """Show what a launch would do: cells, trials by state, stacks. Starts and writes nothing."""
     from sweeps.plan import plan as make_plan
+    from sweeps.preflight import data_folder
     from sweeps.spec import SweepSpec
 
     sweep = SweepSpec.load(spec)
-    made = make_plan(sweep, _store(store).states(sweep))
+    made = make_plan(sweep, _store(store).states(sweep), data_folder(data_dir, sweep.launch.data_dir))
     if as_json:
         print(json.dumps(made.as_json()))
         return
@@ -100,18 +122,23 @@ def launch(
     spec: SpecArgument,
     store: StoreOption = DEFAULT_STORE,
     wandb: WandbOption = None,
+    data_dir: DataOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
 ) -> None:
     """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
     from sweeps.plan import plan as make_plan
+    from sweeps.preflight import check_trials, data_folder
     from sweeps.spec import SweepSpec
     from trainer.tracking import resolve_mode
 
     mode = resolve_mode(wandb)
     sweep = SweepSpec.load(spec)
     place = _writable(store)
-    made = make_plan(sweep, place.states(sweep))
-    for warning in _warnings(sweep):
+    data = data_folder(data_dir, sweep.launch.data_dir)
+    made = make_plan(sweep, place.states(sweep), data)
+    starting = [trial for stack in made.stacks for trial in stack.trials]
+    check_trials([trial.config for trial in starting], data, "cuda" if sweep.launch.gpus else "cpu")
+    for warning in [*_warnings(sweep), *made.notes, *_changes_of_device(made, place)]:
         print(f"warning: {warning}", file=sys.stderr)
     place.write_sweep(sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials])
     counts = made.counts()
@@ -132,7 +159,7 @@ def launch(
         os.environ["WANDB_SILENT"] = "false"
     from sweeps.launch import launch as run
 
-    result = run(sweep, place, wandb=mode, verbose=verbose)
+    result = run(sweep, place, wandb=mode, data=data, verbose=verbose)
     after = make_plan(sweep, result.states)
     if result.exit_code < 128:  # not interrupted
         _complete_wandb(after, place, mode)
@@ -244,6 +271,19 @@ def _warnings(spec: SweepSpec) -> list[str]:
     return [f"cosine with lr_min {low} >= lr {lr}: the step size never falls" for lr, low in sorted(over)]
 
 
+def _changes_of_device(made: Plan, store: Store) -> list[str]:
+    """Trials to be continued elsewhere than where they began: they need not be bitwise what they would have been."""
+    from sweeps.provenance import differences, provenance
+
+    launch = made.spec.launch
+    found: Counter[str] = Counter()
+    for trial in made.trials:
+        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch and not launch.gpus:
+            before = (store.record(trial.trial_id) or {}).get("provenance", {})
+            found[differences(before, provenance("cpu", launch.cpus))] += 1
+    return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]
+
+
 def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
     """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
     from sweeps.plan import FINAL
@@ -255,7 +295,7 @@ def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
 
 def _show_plan(made: Plan) -> None:
     spec, counts = made.spec, made.counts()
-    for warning in _warnings(spec):
+    for warning in [*_warnings(spec), *made.notes]:
         print(f"warning: {warning}", file=sys.stderr)
     cells = made.cells()
     seeds = len({trial.config.seed for trial in made.trials})

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -37,6 +38,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.interruption import GRACE_SECONDS, Interruption
 from sweeps.plan import FINAL, StackPlan, TrialState, plan
+from sweeps.preflight import import_paths
 from sweeps.progress import Progress
 from sweeps.reconcile import OfflineWriter
 from sweeps.spec import SweepSpec
@@ -61,13 +63,17 @@ def _worker_online(store: str) -> Online:
 
 
 class StackTrainable(tune.Trainable):
-    """One stack; `config["job"]` is a `Job` as a dict, `config["online"]` whether W&B is logged to as it trains."""
+    """One stack; `config["job"]` is a `Job` as a dict, `config["online"]` whether W&B is logged to as it trains.
+
+    `config["path"]` are folders of the user's own parts.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start nothing yet: a reused actor is set up before it is known what for."""
         self._run: StackRun | None = None
         self._job = Job(**config["job"])
         self._online = bool(config["online"])
+        sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._terminated = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
@@ -147,7 +153,7 @@ class LaunchResult:
     exit_code: int
 
 
-def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False) -> LaunchResult:
+def launch(spec: SweepSpec, store: Store, *, wandb: Mode, data: str, verbose: bool = False) -> LaunchResult:
     """Run every trial of `spec` that is new or interrupted, and wait for those that another launch runs.
 
     Raises `UserError` where the machine lacks what a stack asks for.
@@ -168,7 +174,7 @@ def launch(spec: SweepSpec, store: Store, *, wandb: Mode, verbose: bool = False)
             try:
                 with Progress(spec, store.states(spec)) as progress:
                     watcher = _Watcher(progress, interruption, offline)
-                    _Rounds(spec, store, wandb, folder, progress, interruption, watcher, stop_file, verbose).run()
+                    _Rounds(spec, store, wandb, data, folder, progress, interruption, watcher, stop_file, verbose).run()
             finally:
                 if offline:
                     offline.close(wait=not interruption.signal)
@@ -188,6 +194,7 @@ class _Rounds:
     spec: SweepSpec
     store: Store
     wandb: Mode
+    data: str  # folder of the data sets
     folder: str
     progress: Progress
     interruption: Interruption
@@ -201,7 +208,7 @@ class _Rounds:
         while not self.interruption.signal:
             states = self.store.states(self.spec)
             self.progress.refresh(states)
-            stacks = plan(self.spec, states).stacks
+            stacks = plan(self.spec, states, self.data).stacks
             held = [state for state in states.values() if state.state == "running"]
             if stacks:
                 if before == states:
@@ -228,6 +235,7 @@ class _Rounds:
                 sweeps=(self.spec.name,),
                 over={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
                 device="cuda" if launch_.gpus else "cpu",
+                data=self.data,
                 threads=launch_.cpus,
                 checkpoint_seconds=launch_.checkpoint_seconds,
                 keep=launch_.keep,
@@ -245,7 +253,7 @@ class _Rounds:
         resources = {"cpu": self.spec.launch.cpus, "gpu": self.spec.launch.gpus}
         results = tune.Tuner(
             tune.with_resources(StackTrainable, resources),
-            param_space={"job": tune.grid_search(list(jobs)), "online": self.wandb == "online"},
+            param_space={"job": tune.grid_search(list(jobs)), "online": self.wandb == "online", "path": import_paths()},
             tune_config=tune.TuneConfig(reuse_actors=True),
             run_config=tune.RunConfig(
                 storage_path=self.folder,

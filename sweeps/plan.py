@@ -1,13 +1,16 @@
-"""From a spec and what the Store knows to trials, their states and the stacks that would start. Pure."""
+"""From a spec and what the Store knows to trials, their states and the stacks that would start."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweeps.spec import SweepSpec, SweepTrial
+from trainer.plugins import is_own
 
 State = Literal["new", "interrupted", "running", "finished", "diverged", "failed", "stopped"]
 FINAL: Final = ("finished", "diverged", "failed", "stopped")
@@ -21,10 +24,13 @@ STATES: Final[tuple[State, ...]] = (
     "stopped",
 )
 
-CPU_STACK: Final[Mapping[str, int]] = {"resnet8": 9, "mlp": 8}
-"""`stack: auto` on a CPU, by model; 1 for the others. `benchmarks/step.py` measures it on one core: at 8x8 pixels a
-row of a stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 stacks of
-convolutions do not pay on a CPU."""
+STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8": 9, "mlp": 8}}
+"""`stack: auto` by device class and model, from measurements; 1 for what is not in it.
+
+A class is `cpu` or a GPU's name as the driver gives it. CPU: `benchmarks/step.py` on one core; at 8x8 pixels a row of a
+stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 stacks of convolutions do not
+pay. A GPU's line comes from `benchmarks/gpu.py`, which prints it.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,35 @@ class StackPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep's trials with their states, and the stacks that a launch would start."""
+    """A sweep's trials with their states, and the stacks that a launch would start.
+
+    `data` is the folder of the data sets.
+    """
 
     spec: SweepSpec
     states: Mapping[str, TrialState]
-    stacks: tuple[StackPlan, ...]
+    data: str = ""
+
+    @cached_property
+    def stacks(self) -> list[StackPlan]:
+        """New and interrupted trials as stacks: rows of one signature, K and epoch, in the spec's order."""
+        groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
+        for trial in self.trials:
+            state = self.states[trial.trial_id]
+            if state.state in ("new", "interrupted"):
+                width = state.width or stack_width(self.spec, trial, self.data)[0]
+                groups.setdefault((trial.config.signature, width, state.epoch), []).append(trial)
+        return [
+            StackPlan(tuple(members[start : start + width]), width, epoch)
+            for (_, width, epoch), members in groups.items()
+            for start in range(0, len(members), width)
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """Why new trials get a K that one would not expect."""
+        new = [trial for trial in self.trials if self.state(trial) == "new"]
+        return list(dict.fromkeys(note for trial in new if (note := stack_width(self.spec, trial, self.data)[1])))
 
     @property
     def trials(self) -> list[SweepTrial]:
@@ -93,32 +123,37 @@ class Plan:
         }
 
 
-def plan(spec: SweepSpec, known: Mapping[str, TrialState]) -> Plan:
-    """The plan of `spec` where the Store knows the trials `known` by id; others are new.
+def plan(spec: SweepSpec, known: Mapping[str, TrialState], data: str = "") -> Plan:
+    """The plan of `spec` where the Store knows the trials `known` by id; others are new."""
+    return Plan(spec, {trial.trial_id: known.get(trial.trial_id, TrialState()) for trial in spec.trials}, data)
 
-    New and interrupted trials form stacks: rows of one signature, K and epoch, in the spec's order.
+
+def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int, str]:
+    """K of a trial at its first start, and a note where it is not what one would expect.
+
+    It does not depend on how many trials are left, so neither do the numbers.
     """
-    states = {trial.trial_id: known.get(trial.trial_id, TrialState()) for trial in spec.trials}
-    todo = [trial for trial in spec.trials if states[trial.trial_id].state in ("new", "interrupted")]
-    return Plan(spec, states, tuple(group(spec, todo, states)))
+    model = trial.config.model
+    if spec.launch.stack == "auto":
+        device = device_class() if spec.launch.gpus else "cpu"
+        if device not in STACKS:
+            return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
+        return STACKS[device].get(model, 1), ""
+    width = spec.launch.stack
+    if width > 1 and is_own("model", model):
+        from trainer.probe import refusal
+
+        reason = refusal(trial.config, data)
+        if reason:
+            return 1, f"model {model!r} cannot be stacked ({reason}): K = 1"
+    return width, ""
 
 
-def group(spec: SweepSpec, trials: list[SweepTrial], states: Mapping[str, TrialState]) -> list[StackPlan]:
-    """Stacks of trials that can be rows of one stack: equal signature, K and epoch."""
-    groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
-    for trial in trials:
-        state = states[trial.trial_id]
-        width = state.width or stack_width(spec, trial)
-        groups.setdefault((trial.config.signature, width, state.epoch), []).append(trial)
-    return [
-        StackPlan(tuple(members[start : start + width]), width, epoch)
-        for (_, width, epoch), members in groups.items()
-        for start in range(0, len(members), width)
-    ]
-
-
-def stack_width(spec: SweepSpec, trial: SweepTrial) -> int:
-    """K of a trial at its first start. It does not depend on how many trials are left, so neither do the numbers."""
-    if spec.launch.stack != "auto":
-        return spec.launch.stack
-    return CPU_STACK.get(trial.config.model, 1)
+@lru_cache(maxsize=1)
+def device_class() -> str:
+    """The name of this machine's first GPU, as NVIDIA's driver gives it; needs no torch."""
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text().splitlines():
+            if line.startswith("Model:"):
+                return line.partition(":")[2].strip()
+    return "a GPU that is not on this machine"

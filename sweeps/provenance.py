@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +29,12 @@ def provenance(device: str, threads: int) -> dict[str, Any]:
         "threads": threads,
         "image": os.environ.get("POLYSWEEP_IMAGE"),
     }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Where bitwise continuation is not promised: another device model or thread count, in words; else empty."""
+    changed = [key for key in ("device_model", "threads") if key in old and old[key] != new[key]]
+    return ", ".join(f"{key} {old[key]!r} before, {new[key]!r} now" for key in changed)
 
 
 def _device_model(device: str) -> str:

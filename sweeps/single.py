@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import replace
 
@@ -10,22 +11,27 @@ from rich.console import Console
 
 from sweeps.interruption import Interruption
 from sweeps.plan import FINAL, TrialState
+from sweeps.preflight import check_trials
+from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
 from sweeps.store import STALE_SECONDS, Store
 from sweeps.worker import Job, StackRun, mark_synced
 from trainer.config import TrialConfig
+from trainer.device import check_device
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online, run_name
 
 DRAIN_SECONDS = 30.0
 
 
-def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, device: str, console: Console) -> int:
+def train_one(
+    config: TrialConfig, store: Store, *, wandb: Mode, threads: int, device: str, data: str, console: Console
+) -> int:
     """Train or continue the trial and return the exit code.
 
-    Raises `UserError` where another process runs it, or where there is no such device.
+    Raises `UserError` where another process runs it, or where there is no such device or data.
     """
-    _check_device(device)
+    check_device(device)
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -41,6 +47,9 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
         state = _wait_for_holder(store, trial_id, name)
     if threads > len(os.sched_getaffinity(0)):
         raise UserError(f"--threads: {threads}, but this machine has {len(os.sched_getaffinity(0))} cores")
+    check_trials([config], data, device)
+    if changed := differences((store.record(trial_id) or {}).get("provenance", {}), provenance(device, threads)):
+        print(f"warning: {name} continues on another kind of device: {changed}", file=sys.stderr)
     job = Job(
         store=store.root,
         configs=(config.canonical(),),
@@ -48,6 +57,7 @@ def train_one(config: TrialConfig, store: Store, *, wandb: Mode, threads: int, d
         epoch=state.epoch,
         over={trial_id: state.generation},
         device=device,
+        data=data,
         threads=threads,
     )
     interruption = Interruption()
@@ -102,15 +112,3 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
         time.sleep(1)
         state = store.state(trial_id)
     return state
-
-
-def _check_device(device: str) -> None:
-    """Before anything is claimed: a trial must not fail for want of a device."""
-    if device == "cpu":
-        return
-    import torch
-
-    found = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    known = ["cpu", *(["cuda"] if found else []), *found]
-    if device not in known:
-        raise UserError(f"--device: {device!r} is not on this machine; expected one of {', '.join(known)}")

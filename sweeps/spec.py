@@ -55,6 +55,7 @@ class Launch(_Strict):
     stack: Literal["auto"] | Count = "auto"  # trials per stack, K
     cpus: Count = 1  # cores, and torch threads, per stack
     gpus: Amount = 0  # GPUs per stack; a fraction shares one
+    data_dir: Annotated[str, Field(min_length=1)] | None = None  # folder of the data sets
     checkpoint_seconds: Amount = 1.0  # least time between checkpoints
     keep: Literal["last", "best", "none"] = "last"  # the checkpoint that stays after the end; best: by the metric
 

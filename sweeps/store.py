@@ -131,9 +131,20 @@ class Store:
             raise StoreError(f"{self._path(path)}: cannot be read: {error.strerror or error}") from None
         return content
 
-    def write(self, path: str, content: bytes) -> None:
-        """Replace a file: temporary file beside it, fsync, rename, fsync of the folder."""
-        self._put(path, content, os.replace)
+    def write(self, path: str, content: bytes, *, keep_as: str | None = None) -> None:
+        """Replace a file: temporary file beside it, fsync, rename, fsync of the folder.
+
+        What it replaces stays under the name `keep_as`, where that is given; at no moment is `path` absent.
+        """
+
+        def place(temporary: Path, target: Path) -> None:
+            if keep_as is not None and target.exists():
+                link = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+                os.link(target, link)
+                link.replace(self._path(keep_as))
+            temporary.replace(target)
+
+        self._put(path, content, place)
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file, with its content at once; False where it exists.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import gc
 import logging
+import math
 import threading
 import time
 import traceback
@@ -11,15 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sweeps.checkpoints import read_checkpoint, remove_checkpoints, write_checkpoint
 from sweeps.plan import FINAL
 from sweeps.process import Process
-from sweeps.provenance import provenance
-from sweeps.store import HEARTBEAT_SECONDS, Claim, Store
+from sweeps.provenance import differences, provenance
+from sweeps.store import Claim, Store
+from sweeps.watch import Watch
 from trainer.config import TrialConfig
 from trainer.tracking import Online, describe
 
-POLL_SECONDS: Final = 0.3
 log = logging.getLogger("polysweep.worker")
+_NO_MEMORY: Final[list[Any]] = []
+_too_wide: dict[str, int] = {}
+"""By signature, the smallest K that has run out of memory in this process: a reused worker tries it once."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Job:
     sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
     over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
     device: str = "cpu"
+    data: str = ""  # folder of the data sets
     threads: int = 1
     checkpoint_seconds: float = 1.0
     keep: str = "last"  # or best (by the metric below), or none
@@ -49,39 +55,6 @@ class RowProgress:
     epoch: int
     outcome: str
     history: Mapping[str, Any]
-
-
-class Watch:
-    """A thread that keeps claims alive, looks for the request to stop, and calls `tick` a few times a second."""
-
-    def __init__(self, store: Store, claims: Sequence[Claim], stop_file: str, tick: Callable[[], None]) -> None:
-        self.stop = threading.Event()
-        self._store = store
-        self._claims = list(claims)
-        self._stop_file = stop_file
-        self._tick = tick
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        last_beat = time.monotonic()
-        while not self._over.wait(POLL_SECONDS):
-            try:
-                if time.monotonic() - last_beat >= HEARTBEAT_SECONDS:
-                    last_beat = time.monotonic()
-                    for claim in self._claims:
-                        claim.beat()
-                if self._stop_file and self._store.exists(self._stop_file):
-                    self.stop.set()
-                self._tick()
-            except Exception:
-                log.warning("the Store is out of reach; the next round may get through", exc_info=True)
 
 
 class Row:
@@ -128,20 +101,19 @@ class StackRun:
             return None
         try:
             reports = next(self._epochs, None)
-        except Exception:
-            return self._fail(traceback.format_exc())
+        except Exception as error:
+            if not _is_out_of_memory(error) or self._job.width == 1:
+                return self._fail(traceback.format_exc())
+            if any(row.history for row in self._going):
+                raise  # a trial keeps the K of its first epoch: this is for another attempt
+            reports = _NO_MEMORY
+        if reports is _NO_MEMORY:  # outside the handler, which would hold the stack's tensors
+            self._narrow()
+            return None
         if reports is None:
             self._save()
             return None
-        with self._lock:
-            for report in reports:
-                row = self._rows[report.row]
-                row.history.append(report.history)
-                self._unsaved[row.trial_id] = (row, report.checkpoint)
-                if self._job.keep == "best":
-                    self._keep_if_best(row, report.history, report.checkpoint)
-                if report.outcome != "running":
-                    self._mark_ended(row, report.outcome)
+        self._add(reports)
         going = [report for report in reports if self._rows[report.row] in self._going]
         if self._online:
             for report in going:
@@ -172,6 +144,18 @@ class StackRun:
                     self._online.finish(row.trial_id, "running")
                 row.claim.release()
             self._going = []
+
+    def _add(self, reports: Sequence[Any]) -> None:
+        """Take over an epoch of the rows, to be saved when it is due."""
+        with self._lock:
+            for report in reports:
+                row = self._rows[report.row]
+                row.history.append(report.history)
+                self._unsaved[row.trial_id] = (row, report.checkpoint)
+                if self._job.keep == "best":
+                    self._keep_if_best(row, report.history, report.checkpoint)
+                if report.outcome != "running":
+                    self._mark_ended(row, report.outcome)
 
     def _keep_if_best(self, row: Row, history: Mapping[str, Any], checkpoint: Callable[[], Any]) -> None:
         """Keep a copy of the first of the best epochs."""
@@ -205,7 +189,11 @@ class StackRun:
         if not self._rows:
             return False
         claims = [row.claim for row in self._rows]
+        if not self._job.epoch and self._job.width >= _too_wide.get(self._rows[0].config.signature, math.inf):
+            self._narrow()
+            return False
         self._watch = Watch(self._store, claims, self._job.stop_file, self._save_if_due)
+        self._load_data()
         self._epochs = self._train()
         tags = self._store.sweeps_of({row.trial_id for row in self._rows})
         for row in self._rows:
@@ -213,6 +201,12 @@ class StackRun:
                 names = {*tags[row.trial_id], *self._job.sweeps}
                 self._online.start(describe(row.config, sorted(names)), row.history)
         return True
+
+    def _load_data(self) -> None:
+        """Here, and not in the loop: data that is missing is not a failure of the trials."""
+        from trainer.tasks import load_task
+
+        load_task(self._rows[0].config, self._job.data, self._job.device)
 
     def _train(self) -> Any:
         import torch
@@ -226,6 +220,7 @@ class StackRun:
             checkpoints=[row.checkpoint for row in self._rows],
             stop=self._should_stop,
             device=self._job.device,
+            data=self._job.data,
         )
 
     def _take(self, config: TrialConfig) -> Row | None:
@@ -244,6 +239,7 @@ class StackRun:
         row.record["epoch"] = len(row.history)
         if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
             # It was killed between its last checkpoint and its final record.
+            self._store.write_history(trial_id, row.history)
             self._mark_ended(row, row.checkpoint["outcome"])
         if row.record["outcome"] in FINAL or (row.record["epoch"], row.record["width"]) != (
             self._job.epoch,
@@ -253,6 +249,11 @@ class StackRun:
             self._store.write_record(trial_id, row.record)
             claim.release()
             return None
+        changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
+        if changed:
+            note = f"continued after epoch {len(row.history)} on another kind of device: {changed}"
+            log.warning("%s: %s", trial_id, note)
+            row.record["notes"].append(note)
         row.record["sessions"].append(
             {
                 "from_epoch": row.record["epoch"],
@@ -265,29 +266,12 @@ class StackRun:
         return row
 
     def _restore(self, row: Row) -> None:
-        """Load checkpoint and history. Where they cannot be used the trial starts over, and its record says so."""
-        path = f"trials/{row.trial_id}/checkpoint.pt"
-        content = self._store.read(path)
-        if content is None:
-            if row.record["epoch"]:
-                row.record["notes"] = [*row.record["notes"], "started over: there was no checkpoint"]
-            return
-        try:
-            import torch
-
-            checkpoint = torch.load(io.BytesIO(content), weights_only=True)
-            history = self._store.history(row.trial_id)[: checkpoint["epoch"]]
-            expected = (row.trial_id, row.record["width"], len(history))
-            found = (checkpoint["trial_id"], checkpoint["width"], checkpoint["epoch"])
-            if found != expected:
-                raise ValueError(f"trial, width, epochs are {found}, expected {expected}")
-        except Exception as error:  # whatever torch or arrow say of a damaged file
-            note = f"started over: {path} or history.parquet is damaged: {error!r}"
-            log.warning("%s", note)
-            row.record["notes"] = [*row.record["notes"], note]
-            return
-        row.checkpoint, row.history = checkpoint, history
-        self._restore_best(row, checkpoint)
+        """Load checkpoint and history. What cannot be used is noted in the trial's record."""
+        row.checkpoint, notes = read_checkpoint(self._store, row.record)
+        row.record["notes"] = [*row.record["notes"], *notes]
+        if row.checkpoint is not None:
+            row.history = list(row.checkpoint["history"])
+            self._restore_best(row, row.checkpoint)
 
     def _restore_best(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         if self._job.keep == "best":
@@ -305,17 +289,10 @@ class StackRun:
                     self._lose(row)
                 del self._unsaved[row.trial_id]
 
-    def _write_checkpoint(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
-        import torch
-
-        buffer = io.BytesIO()
-        torch.save(dict(checkpoint), buffer)
-        self._store.write(f"trials/{row.trial_id}/checkpoint.pt", buffer.getvalue())
-
     def _save_row(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         self._store.write_history(row.trial_id, row.history)
         best = {} if row.best is None else {"best": dict(row.best)}
-        self._write_checkpoint(row, {**checkpoint, **best})
+        write_checkpoint(self._store, row.trial_id, {**checkpoint, **best})
         row.record["epoch"] = len(row.history)
         row.record["seconds"] = sum(h["seconds"] for h in row.history)
         if row.claim.is_held():  # as late as can be: a worker that was suspended must not overwrite its successor's
@@ -335,9 +312,8 @@ class StackRun:
             return
         self._going.remove(row)
         if self._job.keep == "best" and row.best is not None:
-            self._write_checkpoint(row, row.best)
-        if self._job.keep == "none":
-            self._store.remove(f"trials/{row.trial_id}/checkpoint.pt")
+            write_checkpoint(self._store, row.trial_id, row.best)
+        remove_checkpoints(self._store, row.trial_id, keep_newest=self._job.keep != "none")
         if self._online:
             self._online.finish(row.trial_id, row.record["outcome"])
         row.claim.release()
@@ -346,6 +322,25 @@ class StackRun:
         """Another process has taken over: nothing more is written of this trial."""
         if row in self._going:
             self._going.remove(row)
+
+    def _narrow(self) -> None:
+        """The device has not the memory for K rows: trials that have not started take half of K from now on."""
+        width = self._job.width
+        _too_wide[self._rows[0].config.signature] = width
+        for row in self._going:
+            row.record["width"] = width // 2
+            row.record["notes"].append(f"out of memory at K = {width}: starts at K = {width // 2}")
+            if row.claim.is_held():
+                self._store.write_record(row.trial_id, row.record)
+            row.claim.release()
+        self._going = []
+        if self._epochs is not None:
+            self._epochs.close()
+        gc.collect()
+        if self._job.device != "cpu":
+            import torch
+
+            torch.cuda.empty_cache()
 
     def _fail(self, error: str) -> list[RowProgress]:
         """The exception is of the stack: all rows that were still going have failed."""
@@ -359,6 +354,10 @@ class StackRun:
             else:
                 self._lose(row)
         return [RowProgress(row.trial_id, len(row.history), "failed", {}) for row in failed]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return type(error).__name__ == "OutOfMemoryError"  # of torch, which need not have been imported
 
 
 def mark_synced(store: Store, trial_id: str) -> None:

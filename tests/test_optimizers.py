@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.config import TrialConfig
-from trainer.data import batches, epoch_order
+from trainer.data import epoch_order
 from trainer.optimizers import Pass
 from trainer.registry import MODELS
-from trainer.schedulers import cosine, polyak
+from trainer.schedulers import Gamma, Seen, cosine, polyak
 from trainer.stack import Stack
-from trainer.train import load_task
+from trainer.tasks import load_task
 
 SCHEDULERS = {
     "constant": {"lr": 0.05},
@@ -45,15 +45,15 @@ def stack_of(*configs: TrialConfig) -> Stack:
     return stack
 
 
-def mini_batches(stack: Stack, epochs: int = 3) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """Epoch t, step, images (K, b, ...), labels (K, b), as the loop draws them."""
+def mini_batches(stack: Stack, epochs: int = 3) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+    """Epoch t, step (), images (K, b, ...), labels (K, b), as the loop draws them."""
     step = 0
     for epoch in range(epochs):
         stack.step_sizes.start_epoch(epoch)
         order = epoch_order([c.seed for c in stack.configs], epoch + 1, len(stack.task.train))
         size = stack.configs[0].batch_size
-        for images, labels in batches(stack.task.train, stack.task.normalise, order, size):
-            yield epoch, step, images, labels
+        for positions in order.split(size, dim=1):
+            yield epoch, torch.tensor(step), *stack.task.mini_batch(positions, None, None)
             step += 1
 
 
@@ -107,7 +107,7 @@ def test_fifty_steps_in_float64_agree_with_the_transcription(
     x = stack.theta[0].numpy().copy()
     values = row.model_dump(exclude_none=True)
     for epoch, step, images, labels in mini_batches(stack):
-        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, step)
+        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, int(step))
         stack.step(images, labels, step)
         if step == 49:
             break
@@ -123,7 +123,7 @@ def test_radius_schedules_agree_with_the_transcription(schedule: str) -> None:
     x = stack.theta[0].numpy().copy()
     for epoch, step, images, labels in mini_batches(stack):
         values = row.model_dump(exclude_none=True)
-        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, step)
+        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, int(step))
         stack.step(images, labels, step)
         if step == 9:
             break
@@ -262,9 +262,12 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
 
     def flat(theta: Tensor) -> Pass:
         at.append(theta)
-        return Pass(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
+        return Pass(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1), torch.zeros(1, 1, 10))
 
-    proposal = stack._optimizer.propose(flat, stack.theta, None, 0)
+    def step_size(e: Pass, ascent: Tensor) -> Gamma:
+        return stack.step_sizes.gamma(Seen(e.loss, e.grad, ascent, torch.tensor(0)), {})[0]
+
+    proposal = stack._optimizer.propose(flat, step_size, stack.theta, {}, torch.tensor(0))
     assert all(torch.equal(theta, stack.theta) for theta in at)
     assert torch.equal(proposal.theta, stack.theta)
     assert proposal.gamma.value.tolist() == [gamma]

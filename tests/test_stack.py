@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from test_optimizers import config, flat_buffers, load, mini_batches, plain_modu
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.data import epoch_order
+from trainer.data import Images, epoch_order
 from trainer.models import resnet20, resnet32
 from trainer.registry import ConfigError
 from trainer.stack import Stack
@@ -33,7 +34,7 @@ def mixed(precision: str = "float64", model: str = "resnet8") -> list:
     return [config(**row, precision=precision, model=model) for row in MIXED]
 
 
-def run(stack: Stack, steps: int, poison: Callable[[int, Tensor], None] | None = None) -> None:
+def run(stack: Stack, steps: int, poison: Callable[[Tensor, Tensor], None] | None = None) -> None:
     for _, step, images, labels in mini_batches(stack):
         if step == steps:
             break
@@ -102,7 +103,7 @@ def test_divergence_in_one_row_leaves_the_others_untouched(kind: str, which: str
     clean, hit = stack_of(*rows), stack_of(*rows)
     at_step: dict[str, Tensor] = {}
 
-    def poison(step: int, images: Tensor) -> None:
+    def poison(step: Tensor, images: Tensor) -> None:
         if step != 3:
             return
         at_step.update(
@@ -171,36 +172,44 @@ def test_the_papers_models_have_the_papers_sizes() -> None:
     assert resnet20((3, 32, 32), 100)(torch.zeros(2, 3, 32, 32)).shape == (2, 100)
 
 
+def whole(data: Images) -> tuple[Tensor, Tensor]:
+    """All images and labels of a set."""
+    ((images, labels),) = data.chunks(len(data))
+    return images, labels
+
+
 def test_digits_are_scikit_learns() -> None:
-    task, bunch = digits(0.0), load_digits()
-    assert sorted(map(bytes, torch.cat([task.train.images, task.test.images]).numpy())) == sorted(
+    task, bunch = digits(Path(), 0.0), load_digits()
+    (train, _), (test, labels) = whole(task.train), whole(task.test)
+    assert sorted(map(bytes, torch.cat([train, test]).numpy())) == sorted(
         image.tobytes() for image in bunch.images.astype("uint8")
     )
     by_image = {image.tobytes(): label for image, label in zip(bunch.images.astype("uint8"), bunch.target, strict=True)}
-    for images, label in zip(task.test.images.numpy(), task.test.labels.tolist(), strict=True):
-        assert by_image[images.tobytes()] == label
+    for image, label in zip(test.numpy(), labels.tolist(), strict=True):
+        assert by_image[image.tobytes()] == label
 
 
 def test_digits_are_split_once_and_for_all_by_class() -> None:
-    task, again = digits(0.0), digits(0.0)
+    task, again = digits(Path(), 0.0), digits(Path(), 0.0)
     assert (len(task.train), len(task.test), task.val) == (1437, 360, None)
-    assert torch.equal(task.test.images, again.test.images)
-    share = task.test.labels.bincount() / (task.test.labels.bincount() + task.train.labels.bincount())
+    (train_images, train), (test_images, test) = whole(task.train), whole(task.test)
+    assert torch.equal(test_images, whole(again.test)[0])
+    share = test.bincount() / (test.bincount() + train.bincount())
     assert (share - 360 / 1797).abs().max() < 0.006, "to within one image per class"
-    assert task.test.labels[:10].tolist() == [2, 4, 6, 7, 8, 0, 2, 5, 0, 5]
-    images = task.normalise(task.train.images).double()
+    assert test[:10].tolist() == [2, 4, 6, 7, 8, 0, 2, 5, 0, 5]
+    images = task.normalise(train_images).double()
     assert abs(images.mean().item()) < 1e-6 and abs(images.std().item() - 1) < 1e-4
 
 
 def test_held_out_images_come_from_the_training_set_by_class() -> None:
-    whole, split = digits(0.0), digits(0.1)
+    all_of_it, split = digits(Path(), 0.0), digits(Path(), 0.1)
     assert split.val is not None
-    assert len(split.train) + len(split.val) == len(whole.train)
-    assert torch.equal(split.test.images, whole.test.images)
-    assert split.val.labels.bincount().min() >= 13
+    assert len(split.train) + len(split.val) == len(all_of_it.train)
+    assert torch.equal(whole(split.test)[0], whole(all_of_it.test)[0])
+    assert whole(split.val)[1].bincount().min() >= 13
 
 
 def test_holding_out_a_whole_class_is_refused() -> None:
     for fraction in (0.001, 0.9999):
         with pytest.raises(ConfigError, match=r"val_fraction: holding out .* empties class"):
-            digits(fraction)
+            digits(Path(), fraction)

@@ -16,6 +16,7 @@ import torch
 from conftest import TINY, records, wait_for
 
 from sweeps import store as store_module
+from sweeps import worker as worker_module
 from sweeps.process import Process, _start_time
 from sweeps.store import Store, StoreError
 from sweeps.worker import Job, StackRun
@@ -313,7 +314,7 @@ def test_a_trial_that_has_moved_on_since_the_plan_is_left_for_the_next_one(tmp_p
 
 
 @pytest.mark.parametrize("lr", [0.05, 1e30])
-@pytest.mark.parametrize("moment", ["write_history", "_write_checkpoint", "write_record"])
+@pytest.mark.parametrize("moment", ["write_history", "write_checkpoint", "write_record"])
 def test_a_kill_in_the_middle_of_the_last_save_is_made_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lr: float, moment: str
 ) -> None:
@@ -329,7 +330,7 @@ def test_a_kill_in_the_middle_of_the_last_save_is_made_good(
 
     run = StackRun(job(tmp_path / "parts", *rows))
     assert run._start()
-    target = StackRun if moment == "_write_checkpoint" else Store
+    target = worker_module if moment == "write_checkpoint" else Store
     with monkeypatch.context() as patch:
         patch.setattr(target, moment, killed)
         with pytest.raises(Killed):

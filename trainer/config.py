@@ -10,13 +10,25 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from trainer.registry import REGISTRY, REQUIRED, TASKS, Component, ConfigError, Count, component, expected, number
+from trainer.plugins import component, is_own
+from trainer.registry import (
+    AUGMENTATIONS,
+    CONDITIONAL,
+    REGISTRY,
+    REQUIRED,
+    Component,
+    ConfigError,
+    Count,
+    expected,
+    number,
+)
 
 NUMERICS: Final = 1
 """Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
 
 ID_DIGITS: Final = 16
 RadiusSchedule = Literal["constant", "inverse_sqrt", "inverse"]
+Precision = Literal["float32", "bfloat16", "float64", "tf32"]
 Scalar = bool | int | float | str
 
 
@@ -59,13 +71,13 @@ class TrialConfig(BaseModel):
     lower_bound: Real | None = None  # Polyak: lower bound of the mini-batch loss
     momentum: Annotated[Real, Field(ge=0, lt=1)] | None = None  # heavy ball, as torch.optim.SGD
     label_smoothing: Annotated[Real, Field(ge=0, lt=1)] | None = None  # of the training loss only
-    augmentation: Literal["none"] | None = None  # of the training images
+    augmentation: Literal[AUGMENTATIONS] | None = None  # type: ignore[valid-type]  # of the training images
     batch_size: Count = 128  # images per mini-batch; an epoch's last one may be smaller
     epochs: Count = 100  # passes over the training set
     seed: Annotated[int, BeforeValidator(number), Field(ge=0, lt=2**63)] = 0
     val_fraction: Annotated[Real, Field(ge=0, lt=1)] = 0.0  # of the training set, held out, stratified
     batchnorm_statistics: Literal["both", "first"] | None = None  # passes that update the running statistics
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Precision = "float32"  # bfloat16, tf32: of products only; all else stays float32
 
     @model_validator(mode="before")
     @classmethod
@@ -82,7 +94,7 @@ class TrialConfig(BaseModel):
                 raise ConfigError(kind, f"missing; {expected('', REGISTRY[kind])}")
         parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
         used = _used(parts)
-        for key in _CONDITIONAL & values.keys() - used.keys():
+        for key in CONDITIONAL & values.keys() - used.keys():
             readers = _readers(key)
             chosen = ", ".join(f"{kind} {values[kind]!r}" for kind in readers)
             names = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in readers.items())
@@ -98,7 +110,14 @@ class TrialConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        task = TASKS[self.task]
+        task = component("task", self.task)
+        if self.augmentation is not None and self.augmentation not in task.augmentations:
+            raise ConfigError(
+                "augmentation",
+                f"{self.augmentation!r} is not for {self.task}; its own: {', '.join(task.augmentations)}",
+            )
+        if not task.train_size:
+            return self  # a user's task that does not say: `trainer.tasks.load_task` checks
         held_out = round(self.val_fraction * task.train_size)
         kept = task.train_size - held_out
         if self.val_fraction and min(held_out, kept) * task.smallest_class < task.train_size:
@@ -128,7 +147,7 @@ class TrialConfig(BaseModel):
 
         A field that a later version adds with a default therefore changes no id.
         """
-        parts = {kind: REGISTRY[kind][getattr(self, kind)] for kind in COMPONENT_FIELDS}
+        parts = {kind: component(kind, getattr(self, kind)) for kind in COMPONENT_FIELDS}
         used = _used(parts)
         kept: dict[str, Any] = {}
         for key, info in type(self).model_fields.items():
@@ -146,16 +165,21 @@ class TrialConfig(BaseModel):
     def trial_id(self) -> str:
         """First 16 hex digits of SHA-256 over the canonical JSON of the config and `NUMERICS`.
 
-        Independent of key order, number spelling, sweep and machine; also the W&B run id.
+        The versions that a user's own parts declare are hashed too. Independent of key order, number spelling, sweep
+        and machine; also the W&B run id.
         """
-        text = json.dumps({"config": self.canonical(), "numerics": NUMERICS}, sort_keys=True, allow_nan=False)
+        content: dict[str, Any] = {"config": self.canonical(), "numerics": NUMERICS}
+        own = [kind for kind in COMPONENT_FIELDS if is_own(kind, getattr(self, kind))]
+        if own:
+            content["versions"] = {kind: component(kind, getattr(self, kind)).version for kind in own}
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
 
     @property
     def signature(self) -> str:
         """What all rows of one stack share, as a string that can be compared and sorted."""
         shared = {key: getattr(self, key) for key in _SHARED}
-        shared["family"] = REGISTRY["optimizer"][self.optimizer].family
+        shared["family"] = component("optimizer", self.optimizer).family
         return json.dumps(shared, sort_keys=True)
 
     def flat(self) -> dict[str, Scalar]:
@@ -169,7 +193,6 @@ class TrialConfig(BaseModel):
         return values
 
 
-_CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in names.values() for key in part.uses)
 _SHARED: Final = (
     "task",
     "task_options",

@@ -51,16 +51,20 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(module: nn.Module, width: int) -> Engine:
-    """The engine for K = `width`; it owns `module` from now on."""
-    return Plain(module) if width == 1 else Vmapped(module)
+def make_engine(module: nn.Module, width: int, *, channels_last: bool = True) -> Engine:
+    """The engine for K = `width`; it owns `module` from now on.
+
+    Images come with channels last in memory; where that does not pay they are copied first.
+    """
+    return Plain(module, channels_last) if width == 1 else Vmapped(module)
 
 
 class Plain:
     """K = 1. The module's own tensors are views of two flat ones, so a pass is the module's and nothing more."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, channels_last: bool) -> None:
         self._module = module
+        self._channels_last = channels_last
         self._parameters = list(module.parameters())
         floats = [b for b in module.buffers() if b.is_floating_point()]
         counters = [b for b in module.buffers() if not b.is_floating_point()]
@@ -77,7 +81,8 @@ class Plain:
     def forward(self, theta: Tensor, images: Tensor) -> Tensor:
         """See `Engine`."""
         self._theta.copy_(theta.view(-1))
-        logits: Tensor = self._module(images.squeeze(0))
+        batch = images.squeeze(0)
+        logits: Tensor = self._module(batch if self._channels_last else batch.contiguous())
         return logits.unsqueeze(0)
 
     def gradient(self, loss: Tensor) -> Tensor:

@@ -30,13 +30,13 @@ class Block(nn.Module):
         self.pad = channels - channels_in
 
     def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
+        out = F.relu_(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         if self.stride != 1:
             x = x[:, :, :: self.stride, :: self.stride]
         if self.pad:
             x = F.pad(x, (0, 0, 0, 0, self.pad // 2, self.pad - self.pad // 2))
-        return F.relu(out + x)
+        return F.relu_(out.add_(x))
 
 
 class ResNet(nn.Module):
@@ -64,7 +64,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.blocks(F.relu(self.bn(self.conv(x))))
+        out = self.blocks(F.relu_(self.bn(self.conv(x))))
         return torch.as_tensor(self.linear(out.mean((2, 3))))
 
 

@@ -5,48 +5,55 @@ Notation of the paper: x is the current row of theta, e = x + ascent the perturb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from trainer.config import TrialConfig
-from trainer.schedulers import Gamma, StepSizes
+from trainer.schedulers import Gamma
+
+State = Mapping[str, Tensor]
 
 
 class Pass(NamedTuple):
-    """One forward and backward pass: `loss` (K,), `grad` (K, P), `logits` (K, b, classes)."""
+    """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes)."""
 
     loss: Tensor
     grad: Tensor
+    norm: Tensor
     logits: Tensor
 
 
 Oracle = Callable[[Tensor], Pass]
+"""Evaluates the mini-batch at rows (K, P)."""
+
+StepSize = Callable[[Pass, Tensor], Gamma]
+"""The rows' step sizes (K,) from the pass at e and the ascent e - x (K, P); to be called once in a step."""
 
 
 class Proposal(NamedTuple):
-    """The next rows (K, P), the next momentum (K, P) or None, and what the step saw at x and at e."""
+    """The next rows (K, P), the next state, and what the step saw: the passes at x and at e, the step sizes."""
 
     theta: Tensor
-    velocity: Tensor | None
+    state: State
     x: Pass
     e: Pass
-    norm_x: Tensor  # ||grad f(x)||, (K,)
-    norm_e: Tensor  # ||grad f(e)||, (K,)
     gamma: Gamma
 
 
 class Optimizer(Protocol):
-    """A family of update rules whose rows can share a stack."""
+    """A family of update rules whose rows can share a stack. Nothing in a step may ask for a value."""
 
-    def __init__(
-        self, configs: Sequence[TrialConfig], step_sizes: StepSizes, device: torch.device, dtype: torch.dtype
-    ) -> None: ...
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None: ...
 
-    def propose(self, oracle: Oracle, theta: Tensor, velocity: Tensor | None, step: int) -> Proposal:
-        """The update of step t = 0, 1, ...; evaluates the oracle once or twice and changes nothing."""
+    def initial(self, theta: Tensor) -> State:
+        """What is remembered from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
+        ...
+
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
+        """The update of step t = 0, 1, ..., a tensor (); evaluates the oracle and changes nothing."""
         ...
 
 
@@ -60,34 +67,42 @@ class Descent:
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._weight_decay = torch.tensor([[c.weight_decay] for c in configs], **place)
         self._momentum = torch.tensor([[c.momentum or 0.0] for c in configs], **place)
+        self._has_momentum = any(c.momentum for c in configs)
 
-    def __call__(
-        self, theta: Tensor, velocity: Tensor | None, grad: Tensor, gamma: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def initial(self, theta: Tensor) -> State:
+        """The velocity, where a row has momentum."""
+        return {"velocity": torch.zeros_like(theta)} if self._has_momentum else {}
+
+    def __call__(self, theta: Tensor, state: State, grad: Tensor, gamma: Gamma) -> tuple[Tensor, State]:
         direction = grad + self._weight_decay * theta
-        if velocity is not None:
+        if self._has_momentum:
             # A row without momentum takes the direction itself, so its bits do not depend on its neighbours.
-            velocity = torch.where(self._momentum > 0, self._momentum * velocity + direction, direction)
-            direction = velocity
-        return theta - gamma.unsqueeze(1) * direction, velocity
+            velocity = self._momentum * state["velocity"] + direction
+            direction = torch.where(self._momentum > 0, velocity, direction)
+            state = {"velocity": direction}
+        return theta - gamma.value.unsqueeze(1) * direction, state
 
 
 class SGD:
     """Stochastic gradient descent: x - gamma (grad f(x) + weight_decay x). With `polyak` it is SPS_max."""
 
-    def __init__(
-        self, configs: Sequence[TrialConfig], step_sizes: StepSizes, device: torch.device, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self._descend = Descent(configs, device, dtype)
-        self._step_sizes = step_sizes
+        self.initial = self._descend.initial
 
-    def propose(self, oracle: Oracle, theta: Tensor, velocity: Tensor | None, step: int) -> Proposal:  # noqa: ARG002
+    def propose(
+        self,
+        oracle: Oracle,
+        step_size: StepSize,
+        theta: Tensor,
+        state: State,
+        step: Tensor,  # noqa: ARG002
+    ) -> Proposal:
         """One pass at x; e = x."""
         x = oracle(theta)
-        gamma = self._step_sizes(x.loss, x.grad, torch.zeros_like(x.grad))
-        new, velocity = self._descend(theta, velocity, x.grad, gamma.value)
-        norm = torch.linalg.vecdot(x.grad, x.grad).sqrt()
-        return Proposal(new, velocity, x, x, norm, norm, gamma)
+        gamma = step_size(x, torch.zeros_like(x.grad))
+        new, state = self._descend(theta, state, x.grad, gamma)
+        return Proposal(new, state, x, x, gamma)
 
 
 class SharpnessAware:
@@ -97,37 +112,34 @@ class SharpnessAware:
         e = x + rho_t grad f(x) / ||grad f(x)||      (SAM; e = x where the gradient is zero)
         x - gamma (grad f(e) + weight_decay x)
 
-    Weight decay enters neither the perturbation nor the Polyak numerator. Source: eqs. (USAM) and (SAM) of the
-    paper's introduction, Algorithm 1, and the published package `sam-sps`.
+    rho_t is rho, rho / sqrt(t + 1) or rho / (t + 1) by `rho_schedule`. Weight decay enters neither the perturbation
+    nor the Polyak numerator. Source: eqs. (USAM) and (SAM) of the paper's introduction, Algorithm 1, and the published
+    package `sam-sps`.
     """
 
-    def __init__(
-        self, configs: Sequence[TrialConfig], step_sizes: StepSizes, device: torch.device, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._descend = Descent(configs, device, dtype)
-        self._step_sizes = step_sizes
-        self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)
+        self.initial = self._descend.initial
+        self._rho = torch.tensor([c.rho for c in configs], **place)
         self._normalised = torch.tensor([c.optimizer == "sam" for c in configs], device=device)
         powers = {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}
         self._decay = torch.tensor([powers[c.rho_schedule or "constant"] for c in configs], **place)
         self._decays = any(c.rho_schedule != "constant" for c in configs)
 
-    def propose(self, oracle: Oracle, theta: Tensor, velocity: Tensor | None, step: int) -> Proposal:
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
         """A pass at x, a pass at e."""
         x = oracle(theta)
-        norm = torch.linalg.vecdot(x.grad, x.grad).sqrt()
-        ascent = self._scale(norm, step).unsqueeze(1) * x.grad
+        ascent = self._scale(x.norm, step).unsqueeze(1) * x.grad
         e = oracle(theta + ascent)
-        gamma = self._step_sizes(e.loss, e.grad, ascent)
-        new, velocity = self._descend(theta, velocity, e.grad, gamma.value)
-        norm_e = torch.linalg.vecdot(e.grad, e.grad).sqrt()
-        return Proposal(new, velocity, x, e, norm, norm_e, gamma)
+        gamma = step_size(e, ascent)
+        new, state = self._descend(theta, state, e.grad, gamma)
+        return Proposal(new, state, x, e, gamma)
 
-    def _scale(self, norm: Tensor, step: int) -> Tensor:
+    def _scale(self, norm: Tensor, step: Tensor) -> Tensor:
         """What the gradient at x is multiplied by: (K,)."""
         rho = self._rho
         if self._decays:
-            rho = torch.where(self._decay > 0, rho / (step + 1.0) ** self._decay, rho)
+            rho = torch.where(self._decay > 0, rho / (step.to(rho.dtype) + 1.0) ** self._decay, rho)
         by_length = torch.where(norm > 0, rho / norm, torch.zeros_like(norm))
         return torch.where(self._normalised, by_length, rho)

@@ -1,22 +1,28 @@
 """The names that a config may use, and which config fields each of them reads.
 
 Imports neither torch nor ray nor wandb: `plan`, `status` and `table` validate thousands of configs with it in a
-blink. What a name stands for is imported from `target` only where a trial is trained.
+blink. What a name stands for is imported from `target` only where a trial is trained. A user's own parts are found
+by `trainer.plugins`.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class UserError(ValueError):
     """Something the user can mend: shown as one line, exit code 2, never a traceback."""
+
+
+class DataError(UserError):
+    """A data set that is missing or damaged: the message names the file and what to do."""
 
 
 class ConfigError(UserError):
@@ -62,6 +68,9 @@ class MLPOptions(Options):
     )
 
 
+AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
+
+
 @dataclass(frozen=True)
 class Component:
     """One name of the registry.
@@ -75,13 +84,62 @@ class Component:
     uses: Mapping[str, Any] = field(default_factory=dict)
     options: type[Options] = Options
     family: str = ""
-    train_size: int = 0  # of a task: images in its training set, so that `plan` can refuse a larger batch
-    smallest_class: int = 0  # of a task: training images of its rarest class, so that none is emptied by val_fraction
+    version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
+    # of a task:
+    train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
+    smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
+    augmentations: tuple[str, ...] = AUGMENTATIONS
+    input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
+    classes: int = 0
+    prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data where that is not done
 
     def load(self) -> Any:
         """Import what the name stands for."""
-        module, _, attribute = self.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return load(self.target)
+
+
+def load(target: str) -> Any:
+    """The attribute at `module:attribute`."""
+    module, _, attribute = target.partition(":")
+    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def declare(
+    *,
+    version: int = 1,
+    uses: Mapping[str, Any] | None = None,
+    options: type[Options] = Options,
+    train_size: int = 0,
+    smallest_class: int = 0,
+    augmentations: tuple[str, ...] = AUGMENTATIONS,
+) -> Callable[[T], T]:
+    """Say of a task, model, optimizer or scheduler of your own what a config has to know of it.
+
+    `version` is part of the ids of its trials: raise it when its numbers change. `uses` maps config fields that it
+    reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
+    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations.
+
+    Example:
+
+        @declare(version=2, uses={"lr": REQUIRED})
+        class Halving(Scheduler): ...
+    """
+
+    def attach(part: T) -> T:
+        part.polysweep = {  # type: ignore[attr-defined]
+            "version": version,
+            "uses": dict(uses or {}),
+            "options": options,
+            "train_size": train_size,
+            "smallest_class": smallest_class,
+            "augmentations": augmentations,
+        }
+        return part
+
+    return attach
 
 
 _DESCENT: Final = {"momentum": 0.0}
@@ -92,12 +150,35 @@ _SHARPNESS: Final = {
     **_DESCENT,
 }
 
+_CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+
 TASKS: Final[Mapping[str, Component]] = {
     "digits": Component(
         "trainer.tasks:digits",
         uses={"augmentation": "none", "label_smoothing": 0.0},
         train_size=1437,
         smallest_class=139,
+        augmentations=("none",),
+        input_shape=(1, 8, 8),
+        classes=10,
+    ),
+    "cifar10": Component(
+        "trainer.cifar:CIFAR10",
+        uses=_CIFAR,
+        train_size=50_000,
+        smallest_class=5_000,
+        input_shape=(3, 32, 32),
+        classes=10,
+        prepare="trainer.cifar:CIFAR10.prepare",
+    ),
+    "cifar100": Component(
+        "trainer.cifar:CIFAR100",
+        uses=_CIFAR,
+        train_size=50_000,
+        smallest_class=500,
+        input_shape=(3, 32, 32),
+        classes=100,
+        prepare="trainer.cifar:CIFAR100.prepare",
     ),
 }
 MODELS: Final[Mapping[str, Component]] = {
@@ -112,9 +193,9 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
     "sam": Component("trainer.optimizers:SharpnessAware", uses=_SHARPNESS, family="sam"),
 }
 SCHEDULERS: Final[Mapping[str, Component]] = {
-    "constant": Component("trainer.schedulers:StepSizes", uses={"lr": REQUIRED}),
-    "cosine": Component("trainer.schedulers:StepSizes", uses={"lr": REQUIRED, "lr_min": 0.0}),
-    "polyak": Component("trainer.schedulers:StepSizes", uses={"gamma_b": 1.0, "lower_bound": 0.0}),
+    "constant": Component("trainer.schedulers:Constant", uses={"lr": REQUIRED}),
+    "cosine": Component("trainer.schedulers:Cosine", uses={"lr": REQUIRED, "lr_min": 0.0}),
+    "polyak": Component("trainer.schedulers:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}),
 }
 REGISTRY: Final[Mapping[str, Mapping[str, Component]]] = {
     "task": TASKS,
@@ -124,20 +205,13 @@ REGISTRY: Final[Mapping[str, Mapping[str, Component]]] = {
 }
 
 
-def component(kind: str, name: object) -> Component:
-    """The registry entry of `name`.
-
-    Raises `ConfigError` with the valid names where there is none.
-    """
-    known = REGISTRY[kind]
-    if not isinstance(name, str) or name not in known:
-        raise ConfigError(kind, f"unknown {kind} {name!r}; {expected(name, known)}")
-    return known[name]
-
-
 def expected(word: object, known: Iterable[str]) -> str:
     """`did you mean 'rho'? expected one of ...` for an error message."""
     names = sorted(known)
     close = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}expected one of {', '.join(names)}"
+
+
+CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in names.values() for key in part.uses)
+"""The config fields that only some components read."""

@@ -1,15 +1,18 @@
-"""Step sizes of a stack: constant, cosine and the paper's Stochastic Polyak Scheduler, row by row."""
+"""Step sizes of a stack: constant, cosine, the paper's Stochastic Polyak Scheduler, and the user's own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainer.config import TrialConfig
+from trainer.plugins import component
+
+State = Mapping[str, Tensor]
 
 
 class Gamma(NamedTuple):
@@ -18,6 +21,86 @@ class Gamma(NamedTuple):
     value: Tensor
     capped: Tensor
     zeroed: Tensor
+
+    @classmethod
+    def of(cls, value: Tensor) -> Gamma:
+        """Step sizes that know neither cap nor safeguard."""
+        never = torch.zeros_like(value, dtype=torch.bool)
+        return cls(value, never, never)
+
+
+class Seen(NamedTuple):
+    """What a step shows at e: `loss` f(e) (K,), `grad` (K, P), `ascent` e - x (K, P); `step` is t = 0, 1, ..., ()."""
+
+    loss: Tensor
+    grad: Tensor
+    ascent: Tensor
+    step: Tensor
+
+
+class Scheduler:
+    """A rule for the step sizes of K rows. Subclass it and write `gamma`; nothing in a step may ask for a value.
+
+    `configs` has K entries, all of this scheduler. Where a stack mixes schedulers, each is asked for all K rows and the
+    rows that are another's are dropped.
+    """
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        self.configs = configs
+        self.place: dict[str, Any] = {"device": device, "dtype": dtype}
+
+    def initial(self) -> State:
+        """What the rule remembers from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
+        return {}
+
+    def start_epoch(self, epoch: int) -> None:
+        """Called before epoch t = 0, 1, ...; writes into tensors in place, as a step may be a captured graph."""
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+        """The step sizes, and what is remembered next."""
+        raise NotImplementedError
+
+
+class Constant(Scheduler):
+    """gamma_t = lr."""
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(configs, device, dtype)
+        self._lr = torch.tensor([c.lr for c in configs], **self.place)
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+        """See `Scheduler`."""
+        return Gamma.of(self._lr), state
+
+
+class Cosine(Scheduler):
+    """Cosine annealing by epoch, see `cosine`."""
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(configs, device, dtype)
+        self._now = torch.zeros(len(configs), **self.place)
+
+    def start_epoch(self, epoch: int) -> None:
+        """See `Scheduler`."""
+        values = [cosine(c.lr or 0.0, c.lr_min or 0.0, epoch, c.epochs) for c in self.configs]
+        self._now.copy_(torch.tensor(values, **self.place))
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+        """See `Scheduler`."""
+        return Gamma.of(self._now), state
+
+
+class Polyak(Scheduler):
+    """The Stochastic Polyak Scheduler with cap `gamma_b` and `lower_bound`, see `polyak`."""
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(configs, device, dtype)
+        self._lower_bound = torch.tensor([c.lower_bound for c in configs], **self.place)
+        self._cap = torch.tensor([c.gamma_b for c in configs], **self.place)
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+        """See `Scheduler`."""
+        return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap), state
 
 
 def polyak(loss: Tensor, lower_bound: Tensor, grad: Tensor, ascent: Tensor, cap: Tensor) -> Gamma:
@@ -49,36 +132,38 @@ def cosine(lr: float, lr_min: float, epoch: int, epochs: int) -> float:
 
 
 class StepSizes:
-    """The schedulers of a stack's rows. Mixed rows are a row-wise selection."""
+    """The schedulers of a stack's rows: a row-wise selection, so that a row's bits do not depend on its neighbours."""
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        self._configs = configs
-        self._place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._adaptive = torch.tensor([c.scheduler == "polyak" for c in configs], device=device)
-        self._any_adaptive = any(c.scheduler == "polyak" for c in configs)
-        self._lower_bound = torch.tensor([c.lower_bound or 0.0 for c in configs], **self._place)
-        self._cap = torch.tensor([c.gamma_b or math.inf for c in configs], **self._place)
-        self._fixed = torch.zeros(len(configs), **self._place)
-        self._never = torch.zeros(len(configs), dtype=torch.bool, device=device)
+        self._rules: dict[str, tuple[Scheduler, Tensor]] = {}
+        for name in dict.fromkeys(config.scheduler for config in configs):
+            own = [config.scheduler == name for config in configs]
+            stand_in = configs[own.index(True)]  # for the rows that are another's: computed and dropped
+            members = [config if mine else stand_in for config, mine in zip(configs, own, strict=True)]
+            rule: Scheduler = component("scheduler", name).load()(members, device, dtype)
+            self._rules[name] = (rule, torch.tensor(own, device=device))
+
+    def initial(self) -> dict[str, Tensor]:
+        """What the rules remember, by `scheduler/name`."""
+        return {
+            f"{name}/{key}": value for name, (rule, _) in self._rules.items() for key, value in rule.initial().items()
+        }
 
     def start_epoch(self, epoch: int) -> None:
-        """Set the fixed step sizes of epoch t = 0, 1, ..."""
-        self._fixed = torch.tensor([_fixed(config, epoch) for config in self._configs], **self._place)
+        """Tell the rules that epoch t = 0, 1, ... begins."""
+        for rule, _ in self._rules.values():
+            rule.start_epoch(epoch)
 
-    def __call__(self, loss: Tensor, grad: Tensor, ascent: Tensor) -> Gamma:
-        """Step sizes at e: `loss` (K,), `grad` (K, P), `ascent` e - x (K, P)."""
-        if not self._any_adaptive:
-            return Gamma(self._fixed, self._never, self._never)
-        rule = polyak(loss, self._lower_bound, grad, ascent, self._cap)
-        return Gamma(
-            torch.where(self._adaptive, rule.value, self._fixed),
-            self._adaptive & rule.capped,
-            self._adaptive & rule.zeroed,
-        )
-
-
-def _fixed(config: TrialConfig, epoch: int) -> float:
-    if config.scheduler == "cosine":
-        assert config.lr is not None and config.lr_min is not None
-        return cosine(config.lr, config.lr_min, epoch, config.epochs)
-    return config.lr or 0.0
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, dict[str, Tensor]]:
+        """Every row's step size by its own rule, and what the rules remember next."""
+        chosen: Gamma | None = None
+        after: dict[str, Tensor] = {}
+        for name, (rule, own) in self._rules.items():
+            mine = {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(f"{name}/")}
+            gamma, new = rule.gamma(seen, mine)
+            after |= {f"{name}/{key}": value for key, value in new.items()}
+            if chosen is not None:
+                gamma = Gamma(*(torch.where(own, a, b) for a, b in zip(gamma, chosen, strict=True)))
+            chosen = gamma
+        assert chosen is not None
+        return chosen, after

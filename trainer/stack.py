@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from trainer.config import TrialConfig
 from trainer.data import stream_seed
 from trainer.engine import Buffers, flatten, make_engine
+from trainer.layers import use_bfloat16
 from trainer.optimizers import Optimizer, Pass, Proposal
-from trainer.registry import MODELS, OPTIMIZERS
-from trainer.schedulers import StepSizes
-from trainer.tasks import Classification
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+from trainer.plugins import component
+from trainer.schedulers import Gamma, Seen, StepSizes
+from trainer.tasks import DTYPES, Classification
 
 
 class Step(NamedTuple):
@@ -30,7 +29,8 @@ class Stack:
     """K trials as one matrix `theta` (K, P).
 
     What a row becomes depends on its config, the device, the thread count and K; never on its neighbours. A row whose
-    loss, gradient or update is not finite keeps its parameters and buffers from before the step and is frozen.
+    loss, gradient or update is not finite keeps its parameters and buffers from before the step and is frozen. `state`
+    is what optimizer and schedulers remember, each tensor (K, ...).
 
     At K = 1 there is no vmap: the step costs what the plain module costs.
     """
@@ -45,18 +45,27 @@ class Stack:
         self.dtype = DTYPES[first.precision]
         self.task = task.to(self.device, self.dtype)
         module, rows = _initialise(self.configs, task, self.dtype)
-        self._engine = make_engine(module.to(self.device), len(configs))
+        if first.precision == "bfloat16":
+            use_bfloat16(module, f"model {first.model!r}", stacked=len(configs) > 1)
+        # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
+        layout = self.device.type != "cuda" or first.precision in ("bfloat16", "tf32")
+        self._engine = make_engine(module.to(self.device), len(configs), channels_last=layout)
         self.theta = torch.stack([row.parameters for row in rows]).to(self.device)
         self.buffers = Buffers(
             torch.stack([row.floats for row in rows]).to(self.device),
             torch.stack([row.counters for row in rows]).to(self.device),
         )
-        has_momentum = any(c.momentum for c in configs)
-        self.velocity = torch.zeros_like(self.theta) if has_momentum else None
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
         self.step_sizes = StepSizes(configs, self.device, self.dtype)
-        family = OPTIMIZERS[first.optimizer].load()
-        self._optimizer: Optimizer = family(configs, self.step_sizes, self.device, self.dtype)
+        family = component("optimizer", first.optimizer).load()
+        self._optimizer: Optimizer = family(configs, self.device, self.dtype)
+        self.state = {
+            **{f"{_OPTIMIZER}/{name}": value for name, value in self._optimizer.initial(self.theta).items()},
+            **self.step_sizes.initial(),
+        }
+        for name, tensor in self.state.items():
+            if tensor.shape[:1] != (self.width,):
+                raise ValueError(f"state {name!r} has shape {tuple(tensor.shape)}; expected K = {self.width} first")
         self._update_statistics_twice = first.batchnorm_statistics != "first"
         smoothing = [c.label_smoothing or 0.0 for c in configs]
         self._smoothing = torch.tensor(smoothing, device=self.device, dtype=self.dtype) if any(smoothing) else None
@@ -66,41 +75,47 @@ class Stack:
         """K."""
         return len(self.configs)
 
-    def step(self, images: Tensor, labels: Tensor, step: int) -> Step:
-        """Update all active rows on one mini-batch each: images (K, b, C, H, W), labels (K, b); t = `step`.
+    def step(self, images: Tensor, labels: Tensor, step: Tensor) -> Step:
+        """Update all active rows on one mini-batch each: images (K, b, C, H, W), labels (K, b); `step` is t, ().
 
         No host sync: nothing here waits for the device.
         """
         self._engine.begin(self.buffers, training=True)
         first: Buffers | None = None
+        remembered = {k: v for k, v in self.state.items() if not k.startswith(f"{_OPTIMIZER}/")}
 
         def oracle(theta: Tensor) -> Pass:
             nonlocal first
-            logits = self._engine.forward(theta, images)
+            logits = self._engine.forward(theta, images).to(self.dtype)
             loss = self.task.losses(logits, labels, self._smoothing)
             grad = self._engine.gradient(loss)
             if first is None and not self._update_statistics_twice:
                 first = self._engine.statistics()
-            return Pass(loss.detach(), grad, logits.detach())
+            return Pass(loss.detach(), grad, torch.linalg.vecdot(grad, grad).sqrt(), logits.detach())
 
-        proposal = self._optimizer.propose(oracle, self.theta, self.velocity, step)
+        def step_size(e: Pass, ascent: Tensor) -> Gamma:
+            nonlocal remembered
+            gamma, remembered = self.step_sizes.gamma(Seen(e.loss, e.grad, ascent, step), remembered)
+            return gamma
+
+        own = {k.removeprefix(f"{_OPTIMIZER}/"): v for k, v in self.state.items() if k not in remembered}
+        proposal = self._optimizer.propose(oracle, step_size, self.theta, own, step)
         buffers = first or self._engine.statistics()
         finite = (
             torch.isfinite(proposal.x.loss)
             & torch.isfinite(proposal.e.loss)
-            & torch.isfinite(proposal.norm_x)
-            & torch.isfinite(proposal.norm_e)
+            & torch.isfinite(proposal.x.norm)
+            & torch.isfinite(proposal.e.norm)
             & torch.isfinite(proposal.theta).all(1)
         )
         counted = self.active & finite
-        keep = counted.unsqueeze(1)
-        self.theta = torch.where(keep, proposal.theta, self.theta)
+        state = {**{f"{_OPTIMIZER}/{k}": v for k, v in proposal.state.items()}, **remembered}
+        self.theta = _where(counted, proposal.theta, self.theta)
         self.buffers = Buffers(
-            torch.where(keep, buffers.floats, self.buffers.floats),
-            torch.where(keep, buffers.counters, self.buffers.counters),
+            _where(counted, buffers.floats, self.buffers.floats),
+            _where(counted, buffers.counters, self.buffers.counters),
         )
-        if self.velocity is not None and proposal.velocity is not None:
-            self.velocity = torch.where(keep, proposal.velocity, self.velocity)
+        self.state = {name: _where(counted, state[name], before) for name, before in self.state.items()}
         self.active = counted
         return Step(proposal, counted)
 
@@ -108,27 +123,47 @@ class Stack:
     def evaluate(self, images: Tensor) -> Tensor:
         """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics."""
         self._engine.begin(self.buffers, training=False)
-        return self._engine.forward(self.theta, images.expand(self.width, *images.shape))
+        return self._engine.forward(self.theta, images.expand(self.width, *images.shape)).to(self.dtype)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that a step replaces, in the order of `put`."""
+        return [self.theta, self.buffers.floats, self.buffers.counters, self.active, *self.state.values()]
+
+    def put(self, tensors: Sequence[Tensor]) -> None:
+        """Go on from these."""
+        self.theta, floats, counters, self.active, *state = tensors
+        self.buffers = Buffers(floats, counters)
+        self.state = dict(zip(self.state, state, strict=True))
 
     def row_state(self, row: int) -> dict[str, Tensor]:
-        """Views of one row's parameters, buffers and momentum, for its checkpoint."""
-        state = {
+        """Views of one row's parameters, buffers, optimizer and scheduler state, for its checkpoint."""
+        kept = (f"{_OPTIMIZER}/", f"{self.configs[row].scheduler}/")
+        return {
             "theta": self.theta[row],
             "floats": self.buffers.floats[row],
             "counters": self.buffers.counters[row],
+            **{name: tensor[row] for name, tensor in self.state.items() if name.startswith(kept)},
         }
-        if self.velocity is not None and self.configs[row].momentum:
-            state["velocity"] = self.velocity[row]
-        return state
 
     def load_row(self, row: int, state: Mapping[str, Any]) -> None:
-        """Put `row_state` back."""
+        """Put `row_state` back.
+
+        A velocity of a row without momentum, whose neighbours had some, is not missed.
+        """
         self.theta[row] = state["theta"]
         self.buffers.floats[row] = state["floats"]
         self.buffers.counters[row] = state["counters"]
-        if "velocity" in state:
-            assert self.velocity is not None
-            self.velocity[row] = state["velocity"]
+        for name, tensor in self.state.items():
+            if name in state:
+                tensor[row] = state[name]
+
+
+_OPTIMIZER = ":optimizer"  # no scheduler's name begins like that
+
+
+def _where(counted: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """New rows where they count, old ones elsewhere: (K,), (K, ...), (K, ...)."""
+    return torch.where(counted.view(-1, *[1] * (new.dim() - 1)), new, old)
 
 
 class _Row(NamedTuple):
@@ -141,7 +176,7 @@ def _initialise(
     configs: Sequence[TrialConfig], task: Classification, dtype: torch.dtype
 ) -> tuple[nn.Module, list[_Row]]:
     """The module and every row's initial tensors, drawn in float32 from the row's own `init` stream."""
-    build = MODELS[configs[0].model].load()
+    build = component("model", configs[0].model).load()
     rows: dict[int, _Row] = {}
     module: nn.Module | None = None
     for config in configs:

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.augment import crop_and_flip, cut_out
+from trainer.config import TrialConfig
 from trainer.data import Images, Normalisation, stream
+from trainer.plugins import component
 from trainer.registry import ConfigError
+
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
+"""Of a stack's rows, inputs, statistics and losses, by precision."""
 
 DIGITS_TEST_SIZE = 360
 
 
 @dataclass(frozen=True)
 class Classification:
-    """A classification task with cross-entropy loss; `val` is None where nothing is held out."""
+    """A classification task with cross-entropy loss; `val` is None where nothing is held out.
+
+    `cutout` is the side of the square of the augmentation `crop+flip+cutout`.
+    """
 
     train: Images
     val: Images | None
     test: Images
     normalise: Normalisation
     classes: int
+    cutout: int = 16
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """(C, H, W) of one image."""
-        return tuple(self.train.images.shape[1:])
+        height, width, channels = self.train.images.shape[1:]
+        return channels, height, width
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Classification:
+    def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         """The same task with its data resident on `device` and its inputs in `dtype`."""
-        return Classification(
-            self.train.to(device),
-            None if self.val is None else self.val.to(device),
-            self.test.to(device),
-            self.normalise.to(device, dtype),
-            self.classes,
+        return replace(
+            self,
+            train=self.train.to(device),
+            val=None if self.val is None else self.val.to(device),
+            test=self.test.to(device),
+            normalise=self.normalise.to(device, dtype),
         )
+
+    def mini_batch(self, order: Tensor, draws: Tensor | None, augmentation: str | None) -> tuple[Tensor, Tensor]:
+        """Training images (K, b, C, H, W) and labels (K, b) at the positions `order` (K, b) of the training set.
+
+        `draws` (K, b, 5) are those of `trainer.augment.epoch_draws`, None without augmentation.
+        """
+        at = self.train.positions(order)
+        images = self.train.images[at.view(-1)]
+        if draws is None:
+            return self.normalise(images.view(*at.shape, *images.shape[1:])), self.train.labels[at]
+        draws = draws.view(-1, draws.shape[2])
+        inputs = self.normalise(crop_and_flip(images, draws))
+        if augmentation == "crop+flip+cutout":
+            inputs = cut_out(inputs, draws, self.cutout)
+        return inputs.view(*at.shape, *inputs.shape[1:]), self.train.labels[at]
 
     @staticmethod
     def losses(logits: Tensor, labels: Tensor, smoothing: Tensor | None = None) -> Tensor:
@@ -63,29 +91,35 @@ class Classification:
         top = logits.topk(min(k, logits.shape[2]), dim=2).indices == labels.unsqueeze(2)
         return top[..., 0].sum(1, dtype=logits.dtype), top.sum((1, 2), dtype=logits.dtype)
 
+    def worst_loss(self, logits: Tensor) -> Tensor:
+        """The sum over images of the loss of the least likely class: (K, b, classes) -> (K,).
 
-def digits(val_fraction: float) -> Classification:
+        No label changes it. Where it is finite, so is the loss of any labels.
+        """
+        return -F.log_softmax(logits, dim=2).amin(2).sum(1)
+
+
+def digits(data: Path, val_fraction: float) -> Classification:  # noqa: ARG001
     """scikit-learn's bundled handwritten digits: 1,797 images, 8x8, grey values 0 to 16.
 
     360 images are the test set and 1,437 the training set, stratified by class, the same for every seed (drawn from
     the stream `split` of seed 0). `val_fraction` of the training set is held out the same way. Normalised by mean and
     standard deviation of the training pixels. No augmentation: a shifted digit leaves the frame and a mirrored one is
-    another sign.
+    another sign. Needs no data folder.
     """
     table = torch.from_numpy(np.loadtxt(_digits_file(), delimiter=",", dtype=np.uint8))
-    pixels, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].long()
+    pixels, labels = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].long()
     train, test = split(torch.arange(len(labels)), labels, DIGITS_TEST_SIZE)
-    held_out = None
-    if val_fraction:
-        train, held_out = split(train, labels, round(val_fraction * len(train)))
-
-    def subset(rows: Tensor) -> Images:
-        return Images(pixels[rows].contiguous(), labels[rows])
-
+    train, held_out = hold_out(train, labels, val_fraction)
     seen = pixels[train].double()
-    normalise = Normalisation(seen.mean().view(1, 1, 1), seen.std(correction=0).view(1, 1, 1))
-    val = None if held_out is None else subset(held_out)
-    return Classification(subset(train), val, subset(test), normalise, classes=10)
+    normalise = Normalisation(seen.mean().view(1), seen.std(correction=0).view(1))
+    val = None if held_out is None else Images(pixels, labels, held_out)
+    return Classification(Images(pixels, labels, train), val, Images(pixels, labels, test), normalise, classes=10)
+
+
+def hold_out(rows: Tensor, labels: Tensor, val_fraction: float) -> tuple[Tensor, Tensor | None]:
+    """The training rows that stay, and those held out for validation: stratified, the same for every seed."""
+    return split(rows, labels, round(val_fraction * len(rows))) if val_fraction else (rows, None)
 
 
 def split(rows: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -105,6 +139,33 @@ def split(rows: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
         if missing:
             raise ConfigError("val_fraction", f"holding out {size} of {len(rows)} images empties class {min(missing)}")
     return kept, held_out
+
+
+def load_task(config: TrialConfig, data: str | Path = "", device: torch.device | str = "cpu") -> Classification:
+    """The config's task with its data on `device`; loaded once per process, so that reused workers share it.
+
+    `data` is the folder of the data sets. Raises `ConfigError` where a batch is larger than the training set.
+    """
+    options = tuple(sorted(config.task_options.items()))
+    task = _load(config.task, str(data), config.val_fraction, options, torch.device(device), config.precision)
+    if config.batch_size > len(task.train):
+        raise ConfigError(
+            "batch_size", f"{config.batch_size} is larger than the {len(task.train)} training images of {config.task}"
+        )
+    return task
+
+
+@lru_cache(maxsize=4)
+def _load(
+    name: str,
+    data: str,
+    val_fraction: float,
+    options: tuple[tuple[str, Any], ...],
+    device: torch.device,
+    precision: str,
+) -> Classification:
+    task: Classification = component("task", name).load()(Path(data), val_fraction, **dict(options))
+    return task.to(device, DTYPES[precision])
 
 
 def _digits_file() -> Path:

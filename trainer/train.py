@@ -6,20 +6,20 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from torch import Tensor
 
+from trainer.checkpoint import CHECKPOINT_FORMAT
 from trainer.config import TrialConfig
-from trainer.data import Images, batches, epoch_order
+from trainer.data import Images
+from trainer.epoch import MEANS, EpochResult, EpochRunner
+from trainer.graph import Capture
 from trainer.history import HISTORY_COLUMNS
-from trainer.registry import TASKS
-from trainer.stack import Stack, Step
-from trainer.tasks import Classification
+from trainer.stack import Stack
+from trainer.tasks import load_task
 
-CHECKPOINT_FORMAT: Final = 1
 EVALUATION_BATCH: Final = 512
 
 Checkpoint = Mapping[str, Any]
@@ -44,183 +44,129 @@ def train(
     checkpoints: Sequence[Checkpoint | None] | None = None,
     stop: Callable[[], bool] = lambda: False,
     device: str = "cpu",
+    data: str | Path = "",
+    capture: Capture | None = None,
 ) -> Iterator[list[Report]]:
     """Train the trials `configs` as one stack and yield, epoch by epoch, one report for every row still going.
 
     `width` is K (default: the number of trials); a shorter group is padded with copies whose results are dropped.
     `checkpoints` has one entry per trial, None to start it; all must stand at the same epoch. `stop` is read between
     mini-batches; when it returns True the epoch in flight is dropped and the iterator ends. A row that diverges
-    reports its partial epoch once, with outcome `diverged`.
+    reports its partial epoch once, with outcome `diverged`. `data` is the folder of the data sets. `capture` replaces
+    the CUDA graph that a step becomes on a GPU.
+
+    Random streams need no state: the order, crops and flips of an epoch follow from seed and epoch alone.
     """
     width = width or len(configs)
     assert len(configs) <= width, "a group is never wider than its stack"
+    config = configs[0]
+    use_settings_of(config.precision)
     padded = [*configs, *[configs[-1]] * (width - len(configs))]
-    stack = Stack(padded, load_task(configs[0]), device)
-    epoch, steps = _restore(stack, checkpoints or [None] * len(configs), len(configs))
+    stack = Stack(padded, load_task(config, data, device), device)
+    found = list(checkpoints or [None] * len(configs))
+    epoch = _restore(stack, found, len(configs))
+    histories = [[*(checkpoint["history"] if checkpoint else [])] for checkpoint in found]
     real = torch.arange(width, device=stack.device) < len(configs)
     stack.active &= real
-    config = configs[0]
+    runner = EpochRunner(stack, capture)
+    per_epoch = math.ceil(len(stack.task.train) / config.batch_size)
     while epoch < config.epochs and bool(stack.active.any()):
-        epoch += 1
-        going = stack.active.tolist()
-        epoch_result = _train_epoch(stack, epoch, steps, stop)
-        if epoch_result is None:
+        going = stack.active.tolist()[: len(configs)]
+        result = runner.run(epoch + 1, epoch * per_epoch, stop)
+        if result is None:
             return
-        steps += math.ceil(len(stack.task.train) / config.batch_size)
-        yield _reports(stack, epoch, epoch_result, going[: len(configs)])
+        epoch += 1
+        rows = _history_rows(stack, epoch, (epoch - 1) * per_epoch, result)
+        reports = []
+        for row in (row for row, was_going in enumerate(going) if was_going):
+            histories[row].append(rows[row])
+            outcome = _outcome(stack.configs[row], rows[row])
+            state = stack.row_state(row)  # views: a step replaces the stack's tensors
+            if runner.overwrites:
+                state = {name: tensor.clone() for name, tensor in state.items()}
+            make = _checkpointer(stack.configs[row], width, outcome, state, list(histories[row]))
+            reports.append(Report(row, epoch, rows[row], outcome, make))
+        yield reports
 
 
-@lru_cache(maxsize=4)
-def _load_task(name: str, val_fraction: float, options: tuple[tuple[str, Any], ...]) -> Classification:
-    task: Classification = TASKS[name].load()(val_fraction, **dict(options))
-    return task
+def use_settings_of(precision: str) -> None:
+    """torch's process-wide switches: TF32 only where the config asks for it, and the same bits in every run."""
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False  # it would choose algorithms by timing them
 
 
-def load_task(config: TrialConfig) -> Classification:
-    """The config's task; loaded once per process, so that reused workers share it."""
-    return _load_task(config.task, config.val_fraction, tuple(sorted(config.task_options.items())))
-
-
-@dataclass
-class _Epoch:
-    """Sums over the counted steps of one epoch; every tensor is (K,)."""
-
-    sums: Tensor  # (quantities, K)
-    count: Tensor
-    gamma_min: Tensor
-    gamma_max: Tensor
-    images: int
-    training_seconds: float
-    started: float
-    first_step: int
-
-
-def _train_epoch(stack: Stack, epoch: int, steps: int, stop: Callable[[], bool]) -> _Epoch | None:
-    config = stack.configs[0]
-    place: dict[str, Any] = {"device": stack.device, "dtype": stack.dtype}
-    sums = torch.zeros(len(_MEANS), stack.width, **place)
-    count = torch.zeros(stack.width, **place)
-    gamma_min = torch.full((stack.width,), math.inf, **place)
-    gamma_max = torch.full((stack.width,), -math.inf, **place)
-    started = time.perf_counter()
-    stack.step_sizes.start_epoch(epoch - 1)
-    order = epoch_order([c.seed for c in stack.configs], epoch, len(stack.task.train))
-    images_seen = 0
-    for step, (images, labels) in enumerate(
-        batches(stack.task.train, stack.task.normalise, order, config.batch_size), start=steps
-    ):
-        if stop():
-            return None
-        done = stack.step(images, labels, step)
-        sums += torch.where(done.counted, _measure(stack.task, done, labels), 0)
-        count += done.counted
-        gamma = done.proposal.gamma.value
-        gamma_min = torch.where(done.counted, torch.minimum(gamma_min, gamma), gamma_min)
-        gamma_max = torch.where(done.counted, torch.maximum(gamma_max, gamma), gamma_max)
-        images_seen += labels.shape[1]
-        if stack.device.type == "cpu" and not done.counted.any():
-            break  # elsewhere asking would be a sync in every step
-    return _Epoch(sums, count, gamma_min, gamma_max, images_seen, time.perf_counter() - started, started, steps)
-
-
-_MEANS: Final = (
-    "train/loss",
-    "train/top1",
-    "train/top5",
-    "gamma/mean",
-    "gamma/cap_share",
-    "gamma/zero_share",
-    "grad_norm/x",
-    "grad_norm/e",
-    "sharpness",
-)
-
-
-def _measure(task: Classification, done: Step, labels: Tensor) -> Tensor:
-    """This step's value of each of `_MEANS`: (quantities, K)."""
-    p = done.proposal
-    top1, top5 = task.hits(p.x.logits, labels)
-    size = labels.shape[1]
-    return torch.stack(
-        [
-            p.x.loss,
-            top1 / size,
-            top5 / size,
-            p.gamma.value,
-            p.gamma.capped.to(p.x.loss.dtype),
-            p.gamma.zeroed.to(p.x.loss.dtype),
-            p.norm_x,
-            p.norm_e,
-            p.e.loss - p.x.loss,
-        ]
-    )
-
-
-def _reports(stack: Stack, epoch: int, result: _Epoch, going: Sequence[bool]) -> list[Report]:
+def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> list[HistoryRow]:
+    """Every row's history of the epoch that came after `steps` steps."""
     evaluated = _evaluate(stack, stack.task.val, "val") + _evaluate(stack, stack.task.test, "test")
     seconds = time.perf_counter() - result.started
-    for _, values in evaluated:
-        # A loss that is not finite on held-out images is divergence too: no table may average over it.
-        stack.active &= torch.tensor(values, device=stack.device).isfinite()
     alive = stack.active.tolist()
-    counts = [int(n) for n in result.count.tolist()]
-    means = (result.sums.double() / result.count).tolist()
-    low, high = result.gamma_min.tolist(), result.gamma_max.tolist()
-    reports = []
-    for row, was_going in enumerate(going):
-        if not was_going:
-            continue
-        history: HistoryRow = dict.fromkeys(HISTORY_COLUMNS)
-        history |= {"epoch": epoch, "step": result.first_step + counts[row], "partial": not alive[row]}
+    sums = result.sums
+    counts = [int(n) for n in sums.steps.tolist()]
+    means = (sums.means.double() / sums.steps).tolist()
+    low, high = sums.gamma_min.tolist(), sums.gamma_max.tolist()
+    rows = []
+    for row in range(stack.width):
+        values: HistoryRow = dict.fromkeys(HISTORY_COLUMNS)
+        values |= {"epoch": epoch, "step": steps + counts[row], "partial": not alive[row]}
         if counts[row]:
-            history |= {name: values[row] for name, values in zip(_MEANS, means, strict=True)}
-            history |= {"gamma/min": low[row], "gamma/max": high[row]}
+            values |= {name: quantity[row] for name, quantity in zip(MEANS, means, strict=True)}
+            values |= {"gamma/min": low[row], "gamma/max": high[row]}
         if alive[row]:
-            history |= {name: values[row] for name, values in evaluated}
-        history |= {"seconds": seconds, "images_per_second": result.images / result.training_seconds}
-        last = epoch == stack.configs[row].epochs
-        outcome: Literal["running", "finished", "diverged"] = (
-            "diverged" if not alive[row] else "finished" if last else "running"
-        )
-        reports.append(Report(row, epoch, history, outcome, _checkpointer(stack, row, epoch, outcome)))
-    return reports
+            values |= {name: measured[row] for name, measured in evaluated}
+        values |= {"seconds": seconds, "images_per_second": result.images / result.training_seconds}
+        rows.append(values)
+    return rows
+
+
+def _outcome(config: TrialConfig, history: HistoryRow) -> Literal["running", "finished", "diverged"]:
+    if history["partial"]:
+        return "diverged"
+    return "finished" if history["epoch"] == config.epochs else "running"
 
 
 def _evaluate(stack: Stack, data: Images | None, prefix: str) -> list[tuple[str, list[float]]]:
-    """Mean loss and accuracies on a held-out set: values of shape (K,)."""
+    """Mean loss and accuracies on a held-out set: values of shape (K,).
+
+    A row whose loss there could be infinite or NaN has diverged: no table may average over it. That is decided without
+    the labels, so that test labels change nothing that is selected on validation.
+    """
     if data is None:
         return []
     loss = torch.zeros(stack.width, device=stack.device, dtype=stack.dtype)
-    top1, top5 = torch.zeros_like(loss), torch.zeros_like(loss)
-    chunks = zip(data.images.split(EVALUATION_BATCH), data.labels.split(EVALUATION_BATCH), strict=True)
-    for images, labels in chunks:
+    top1, top5, bound = torch.zeros_like(loss), torch.zeros_like(loss), torch.zeros_like(loss)
+    for images, labels in data.chunks(EVALUATION_BATCH):
         logits = stack.evaluate(stack.task.normalise(images))
         shared = labels.expand(stack.width, -1)
         loss += stack.task.losses(logits, shared) * len(labels)
         hits = stack.task.hits(logits, shared)
         top1, top5 = top1 + hits[0], top5 + hits[1]
+        bound += stack.task.worst_loss(logits)
+    stack.active &= bound.isfinite()
     names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
     return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
-def _checkpointer(stack: Stack, row: int, epoch: int, outcome: str) -> Callable[[], Checkpoint]:
-    state = stack.row_state(row)  # views: a step replaces the stack's tensors and never writes to them
-
+def _checkpointer(
+    config: TrialConfig, width: int, outcome: str, state: Mapping[str, torch.Tensor], history: list[HistoryRow]
+) -> Callable[[], Checkpoint]:
     def checkpoint() -> Checkpoint:
         return {
             "format": CHECKPOINT_FORMAT,
-            "trial_id": stack.configs[row].trial_id,
-            "width": stack.width,
-            "epoch": epoch,
+            "trial_id": config.trial_id,
+            "width": width,
+            "epoch": len(history),
             "outcome": outcome,
             "row": {name: tensor.detach().cpu().clone() for name, tensor in state.items()},
+            "history": history,
         }
 
     return checkpoint
 
 
-def _restore(stack: Stack, checkpoints: Sequence[Checkpoint | None], rows: int) -> tuple[int, int]:
-    """Load the rows; returns the epochs and steps that lie behind them."""
+def _restore(stack: Stack, checkpoints: Sequence[Checkpoint | None], rows: int) -> int:
+    """Load the rows; returns the epochs that lie behind them."""
     epochs = {0 if c is None else int(c["epoch"]) for c in checkpoints}
     assert len(checkpoints) == rows and len(epochs) == 1, "rows of a group stand at the same epoch"
     for row, checkpoint in enumerate(checkpoints):
@@ -228,5 +174,4 @@ def _restore(stack: Stack, checkpoints: Sequence[Checkpoint | None], rows: int) 
             assert checkpoint["trial_id"] == stack.configs[row].trial_id
             assert checkpoint["width"] == stack.width, "a trial keeps the width of its first start"
             stack.load_row(row, checkpoint["row"])
-    epoch = epochs.pop()
-    return epoch, epoch * math.ceil(len(stack.task.train) / stack.configs[0].batch_size)
+    return epochs.pop()

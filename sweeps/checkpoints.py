@@ -1,0 +1,64 @@
+"""A trial's checkpoints in the Store: the newest one, and the one before it for when that is damaged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sweeps.store import Store
+
+NEWEST: Final = "checkpoint.pt"
+BEFORE: Final = "checkpoint-before.pt"
+log = logging.getLogger("polysweep.worker")
+
+
+def write_checkpoint(store: Store, trial_id: str, checkpoint: Mapping[str, Any]) -> None:
+    """Replace the newest checkpoint; the one that it replaces stays as the one before."""
+    from trainer.checkpoint import dumps
+
+    folder = f"trials/{trial_id}"
+    store.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}")
+
+
+def remove_checkpoints(store: Store, trial_id: str, *, keep_newest: bool) -> None:
+    """After the end of a trial: the one before is not needed any more."""
+    store.remove(f"trials/{trial_id}/{BEFORE}")
+    if not keep_newest:
+        store.remove(f"trials/{trial_id}/{NEWEST}")
+
+
+def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
+    """The checkpoint that a trial goes on from, and notes for its record on what could not be used.
+
+    A checkpoint is refused where its checksum is wrong or where it is another trial's; then the one before it is
+    taken, and without that the trial starts over: None.
+    """
+    refused = []
+    for name in (NEWEST, BEFORE):
+        path = f"trials/{record['trial_id']}/{name}"
+        content = store.read(path)
+        if content is None:
+            continue
+        try:
+            found = _checked(content, record)
+        except ValueError as error:
+            refused.append(f"{path} is damaged: {error}")
+            log.warning("%s", refused[-1])
+            continue
+        went_back = f"went back to epoch {found['epoch']}: "
+        return found, [went_back + note for note in refused]
+    if not refused and record["epoch"]:
+        refused = ["there was no checkpoint"]
+    return None, [f"started over: {'; '.join(refused)}"] if refused else []
+
+
+def _checked(content: bytes, record: Mapping[str, Any]) -> dict[str, Any]:
+    from trainer.checkpoint import loads
+
+    checkpoint = loads(content)
+    expected = (record["trial_id"], record["width"])
+    found = (checkpoint["trial_id"], checkpoint["width"])
+    if found != expected:
+        raise ValueError(f"trial and width are {found}, expected {expected}")
+    return checkpoint

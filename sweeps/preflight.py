@@ -1,0 +1,51 @@
+"""What can be found wrong before a trial is claimed: missing data, batches that are too large, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from trainer.config import TrialConfig
+from trainer.device import check_precision
+from trainer.plugins import component
+from trainer.registry import load
+
+DEFAULT_DATA: Final = "./polysweep-data"
+
+
+def data_folder(option: str | None, spec: str | None = None) -> str:
+    """The folder of the data sets: `--data-dir` or POLYSWEEP_DATA, else the spec's `launch.data_dir`, else the default.
+
+    Absolute: a worker has another working directory.
+    """
+    return str(Path(option or spec or DEFAULT_DATA).expanduser().absolute())
+
+
+def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None:
+    """Look at the data, and at the device's precision, of every config.
+
+    Raises `UserError`: `DataError` where data is missing or damaged, `ConfigError` for what does not fit.
+    """
+    seen = set()
+    for config in configs:
+        key = (config.task, str(config.task_options), config.val_fraction, config.batch_size, config.precision)
+        if key in seen:
+            continue
+        seen.add(key)
+        check_precision(config.precision, device)
+        task = component("task", config.task)
+        if task.prepare:
+            load(task.prepare)(Path(data))
+        if task.version is not None:  # a user's own: its sizes are known when it is loaded
+            from trainer.tasks import load_task
+
+            load_task(config, data)
+
+
+def import_paths() -> list[str]:
+    """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
+    with suppress(FileNotFoundError):  # it may have been removed
+        return [str(Path.cwd())]
+    return []

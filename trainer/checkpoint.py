@@ -1,0 +1,65 @@
+"""A checkpoint as bytes: what `torch.load(weights_only=True)` reads, with a checksum of its content inside."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+CHECKPOINT_FORMAT: Final = 2
+
+
+class DamagedError(ValueError):
+    """A checkpoint that must not be used."""
+
+
+def dumps(checkpoint: Mapping[str, Any]) -> bytes:
+    """The checkpoint with its checksum."""
+    buffer = io.BytesIO()
+    torch.save({**checkpoint, "sha256": _checksum(checkpoint)}, buffer)
+    return buffer.getvalue()
+
+
+def loads(content: bytes) -> dict[str, Any]:
+    """The checkpoint.
+
+    Raises `DamagedError` where it cannot be read, has another format, or where its content is not what was saved.
+    """
+    try:
+        found = torch.load(io.BytesIO(content), weights_only=True)
+        expected = found.pop("sha256")
+        checksum = _checksum(found)
+    except Exception as error:  # whatever torch, zipfile or pickle say of a damaged file
+        raise DamagedError(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[:1]}") from None
+    if checksum != expected:
+        raise DamagedError(f"its content has the SHA-256 {checksum[:16]}..., it says {str(expected)[:16]}...")
+    if found.get("format") != CHECKPOINT_FORMAT:
+        raise DamagedError(f"it has format {found.get('format')!r}, this version reads {CHECKPOINT_FORMAT}")
+    return dict(found)
+
+
+def _checksum(value: Any) -> str:
+    digest = hashlib.sha256()
+    _feed(digest, value)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: Any) -> None:
+    """Add a value: names in order, types, and the bytes of tensors."""
+    if isinstance(value, Tensor):
+        digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.contiguous().view(-1).view(torch.uint8).numpy())
+    elif isinstance(value, Mapping):
+        for key in sorted(value):
+            digest.update(f"{key}:".encode())
+            _feed(digest, value[key])
+    elif isinstance(value, list | tuple):
+        digest.update(f"[{len(value)}]".encode())
+        for item in value:
+            _feed(digest, item)
+    else:
+        digest.update(f"{value!r};".encode())

@@ -1,0 +1,151 @@
+"""The steps of one epoch, on any device: gather and augment a mini-batch, update the stack, add up what is reported."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainer.augment import epoch_draws
+from trainer.data import epoch_order
+from trainer.graph import Capture, Replay, cuda_graph
+from trainer.stack import Stack, Step
+
+MEANS: Final = (
+    "train/loss",
+    "train/top1",
+    "train/top5",
+    "gamma/mean",
+    "gamma/cap_share",
+    "gamma/zero_share",
+    "grad_norm/x",
+    "grad_norm/e",
+    "sharpness",
+)
+"""History columns that are means over an epoch's counted steps."""
+
+
+class Sums(NamedTuple):
+    """Over the counted steps of one epoch; every tensor is (K,), `means` (quantities, K)."""
+
+    means: Tensor
+    steps: Tensor
+    gamma_min: Tensor
+    gamma_max: Tensor
+
+
+class EpochResult(NamedTuple):
+    """One epoch's sums, and how long its training took."""
+
+    sums: Sums
+    images: int
+    training_seconds: float
+    started: float  # time.perf_counter()
+
+
+class EpochRunner:
+    """Runs the epochs of one stack. On a GPU the whole step is a CUDA graph: one launch, no host sync."""
+
+    def __init__(self, stack: Stack, capture: Capture | None = None) -> None:
+        self._stack = stack
+        self._config = stack.configs[0]
+        self._augments = self._config.augmentation not in (None, "none")
+        self._sums = self._zero()
+        if capture is None and stack.device.type == "cuda":
+            capture = cuda_graph
+        self._replay = None if capture is None else Replay(self._one_step, self._tensors, self._put, capture)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a step writes into the stack's tensors, where it otherwise replaces them."""
+        return self._replay is not None
+
+    def run(self, epoch: int, steps: int, stop: Callable[[], bool]) -> EpochResult | None:
+        """Train epoch 1, 2, ... after `steps` steps; None where `stop`, read between mini-batches, said so."""
+        stack = self._stack
+        started = time.perf_counter()
+        stack.step_sizes.start_epoch(epoch - 1)
+        self._start_sums()
+        seeds = [config.seed for config in stack.configs]
+        size = len(stack.task.train)
+        order = epoch_order(seeds, epoch, size).to(stack.device)
+        draws = None
+        if self._augments:
+            draws = epoch_draws(seeds, epoch, size, stack.task.input_shape).to(stack.device)
+        times = torch.arange(steps, steps + math.ceil(size / self._config.batch_size), device=stack.device)
+        step = self._replay or self._one_step
+        images = 0
+        for index, positions in enumerate(order.split(self._config.batch_size, dim=1)):
+            if stop():
+                return None
+            first, last = images, images + positions.shape[1]
+            inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
+            step(*inputs)
+            images = last
+            if stack.device.type == "cpu" and not stack.active.any():
+                break  # elsewhere asking would be a sync in every step
+        if stack.device.type == "cuda":
+            torch.cuda.synchronize(stack.device)  # once an epoch, so that its time is its own
+        return EpochResult(self._sums, images, time.perf_counter() - started, started)
+
+    def _one_step(self, positions: Tensor, step: Tensor, draws: Tensor | None = None) -> None:
+        """Everything between two mini-batches: (K, b) positions in the training set, t, (K, b, 5) draws."""
+        stack = self._stack
+        images, labels = stack.task.mini_batch(positions, draws, self._config.augmentation)
+        done = stack.step(images, labels, step)
+        counted, gamma = done.counted, done.proposal.gamma.value
+        before = self._sums
+        self._sums = Sums(
+            before.means + torch.where(counted, _measure(stack, done, labels), 0),
+            before.steps + counted,
+            torch.where(counted, torch.minimum(before.gamma_min, gamma), before.gamma_min),
+            torch.where(counted, torch.maximum(before.gamma_max, gamma), before.gamma_max),
+        )
+
+    def _zero(self) -> Sums:
+        width = self._stack.width
+        place: dict[str, Any] = {"device": self._stack.device, "dtype": self._stack.dtype}
+        return Sums(
+            torch.zeros(len(MEANS), width, **place),
+            torch.zeros(width, **place),
+            torch.full((width,), math.inf, **place),
+            torch.full((width,), -math.inf, **place),
+        )
+
+    def _start_sums(self) -> None:
+        if self._replay is None:
+            self._sums = self._zero()
+        else:  # a captured graph goes on writing into the same tensors
+            for tensor, value in zip(self._sums, self._zero(), strict=True):
+                tensor.copy_(value)
+
+    def _tensors(self) -> list[Tensor]:
+        return [*self._stack.tensors(), *self._sums]
+
+    def _put(self, tensors: list[Tensor]) -> None:
+        self._stack.put(tensors[: -len(Sums._fields)])
+        self._sums = Sums(*tensors[-len(Sums._fields) :])
+
+
+def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:
+    """This step's value of each of `MEANS`: (quantities, K)."""
+    p = done.proposal
+    top1, top5 = stack.task.hits(p.x.logits, labels)
+    size = labels.shape[1]
+    return torch.stack(
+        [
+            p.x.loss,
+            top1 / size,
+            top5 / size,
+            p.gamma.value,
+            p.gamma.capped.to(p.x.loss.dtype),
+            p.gamma.zeroed.to(p.x.loss.dtype),
+            p.x.norm,
+            p.e.norm,
+            p.e.loss - p.x.loss,
+        ]
+    )

@@ -1,0 +1,88 @@
+"""Components by name: the built-in ones, and the user's own from an import path or an entry point.
+
+    scheduler: my_lab.rules:DecSPS         an import path, `module:attribute`
+    scheduler: decsps                      an entry point of the group `polysweep.schedulers`
+
+A user's part says what it needs with `trainer.registry.declare`; `docs/extending.md` has an example of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import metadata
+from typing import Any, Final
+
+from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Options, expected, load
+
+METHODS: Final = {
+    "task": (),
+    "model": (),
+    "optimizer": ("initial", "propose"),
+    "scheduler": ("initial", "start_epoch", "gamma"),
+}
+"""What a user's class of each kind must have. A task and a model are callables."""
+
+_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def component(kind: str, name: object) -> Component:
+    """What `name` stands for among the components of `kind`.
+
+    Raises `ConfigError` with the valid names where there is none, or with what is wrong with a user's own part.
+    """
+    known = REGISTRY[kind]
+    if isinstance(name, str):
+        if name in known:
+            return known[name]
+        if ":" in name:
+            return _own(kind, name, name)
+        target = _entry_points(kind).get(name)
+        if target is not None:
+            return _own(kind, name, target)
+    names = expected(name, [*known, *_entry_points(kind)])
+    raise ConfigError(kind, f"unknown {kind} {name!r}; {names}, or an import path such as my_lab.rules:Name")
+
+
+def is_own(kind: str, name: str) -> bool:
+    """Whether the component is a user's."""
+    return name not in REGISTRY[kind]
+
+
+@lru_cache(maxsize=8)
+def _entry_points(kind: str) -> dict[str, str]:
+    return {point.name: point.value for point in metadata.entry_points(group=f"polysweep.{kind}s")}
+
+
+@lru_cache(maxsize=256)
+def _own(kind: str, name: str, target: str) -> Component:
+    """The component that a user's own part declares.
+
+    Raises `ConfigError` where it cannot be imported or lacks something.
+    """
+    if not _PATH.fullmatch(target):
+        raise ConfigError(kind, f"{target!r} is no import path; expected module:attribute, as in my_lab.rules:Name")
+    module, _, attribute = target.partition(":")
+    try:
+        part: Any = load(target)
+    except AttributeError as error:
+        raise ConfigError(kind, f"{name!r}: {module} has no {attribute} ({error})") from None
+    except Exception as error:  # whatever a user's module raises on import
+        raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
+    if not callable(part):
+        raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
+    lacking = [method for method in METHODS[kind] if not callable(getattr(part, method, None))]
+    if lacking:
+        raise ConfigError(
+            kind, f"{name!r} lacks {', '.join(f'{method}()' for method in lacking)}; a {kind} needs "
+            f"{', '.join(f'{method}()' for method in METHODS[kind])}: see docs/extending.md"
+        )  # fmt: skip
+    declared: dict[str, Any] = getattr(part, "polysweep", {"version": 1})
+    for field in declared.get("uses", {}):
+        if field not in CONDITIONAL:
+            raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
+    options = declared.get("options", Options)
+    if not (isinstance(options, type) and issubclass(options, Options)):
+        raise ConfigError(kind, f"{name!r}: its options must be a subclass of trainer.registry.Options")
+    prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
+    return Component(target, family=name, prepare=prepare, **declared)
