@@ -83,16 +83,16 @@ def figures(selection: Selection) -> Iterator[tuple[str, Figure]]:
     for values, cells in subtables(selection):
         suffix = "".join(f"-{key}={value}" for key, value in values.items())
         title = f"{name} {' '.join(f'{k}={v}' for k, v in values.items())}".strip()
+        chosen = ", selected on test" if selection.on_test else ""
         with mpl.rc_context(dict(STYLE)):
             if cells["rho"].notna().any():
                 figure, ax = plt.subplots(figsize=(6.4, 4.4))
                 plot_robustness(cells, selection.metric, ax)
-                chosen = ", selected on test" if selection.on_test else ""
                 ax.set_title(f"{title}: {selection.epoch} epoch, n = {_n(cells)}{chosen}", fontsize="medium")
                 yield f"robustness{suffix}", figure
             history = _chosen_history(selection, cells)
             for file, column in (("curves", selection.metric), ("gamma", "gamma/mean")):
-                yield f"{file}{suffix}", _by_radius(history, column, f"{title}: {_unit(column)}")
+                yield f"{file}{suffix}", _by_radius(history, column, f"{title}: {_unit(column)}{chosen}")
 
 
 def save_all(selection: Selection, folder: Path) -> list[Path]:

@@ -47,8 +47,13 @@ class Selection:
     @property
     def on_test(self) -> bool:
         """Whether the test set chose the epoch or a tuned parameter."""
+        return self.selected_on == "test"
+
+    @property
+    def selected_on(self) -> str:
+        """The set that chose the epoch or a tuned parameter: train, val or test; `nothing` where neither was chosen."""
         chosen = self.epoch == "best" or bool(self.pulled.spec.tuned)
-        return chosen and self.pulled.spec.metric.name.startswith("test/")
+        return self.pulled.spec.metric.name.partition("/")[0] if chosen else "nothing"
 
 
 def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best") -> Selection:

@@ -94,7 +94,7 @@ def caption(selection: Selection) -> str:
         f"{selection.metric}{unit} at the {selection.epoch} epoch, mean +- sample std over "
         f"n = {' or '.join(map(str, seeds))} seeds"
     )
-    return text + (", selected on test" if selection.on_test else "")
+    return text + (f", selected on {selection.selected_on}" if selection.selected_on != "nothing" else "")
 
 
 def long_table(selection: Selection) -> pd.DataFrame:
@@ -119,6 +119,7 @@ def long_table(selection: Selection) -> pd.DataFrame:
             "selected": cell["selected"],
             "metric": selection.metric,
             "epoch": selection.epoch,
+            "selected_on": selection.selected_on,
         }
         extra = {k: cell[k] for k in selection.varying if k not in (*row, "task")}
         rows.append({**row, **extra})

@@ -176,14 +176,15 @@ def status(name: NameArgument, store: StoreOption = DEFAULT_STORE, as_json: Json
     from sweeps.status import status_of
 
     place = _store(store)
-    found = status_of(_launched(name, place), place)
+    spec = _launched(name, place)
+    found = status_of(spec, place)
     if as_json:
         print(json.dumps(found))
         return
     counts = found["counts"]
     states = [state for state in counts if state != "trials" and counts[state]]
     table = Table(title=f"{name}: {counts['trials']} trials")
-    for column in ("cell", *states, f"best {found['metric']}"):
+    for column in ("cell", *states, f"best {found['metric']}{spec.metric.note}"):
         table.add_column(column, justify="left" if column == "cell" else "right")
     for cell in found["cells"]:
         best = "" if cell["best"] is None else f"{cell['best']:.4f}"
@@ -304,7 +305,7 @@ def _show_plan(made: Plan) -> None:
         f"({len(spec.variants)} variants)"
     )
     tuned = ", ".join(spec.tuned) or "nothing"
-    print(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal})")
+    print(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
     table = Table()
     for column, justify in (
         ("cell", "left"),

@@ -102,7 +102,7 @@ class Progress:
             shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
             parts.append(f"running {shown}")
         if self._best is not None:
-            parts.append(f"best {self._spec.metric.name} {self._best:.4f}")
+            parts.append(f"best {self._spec.metric.name} {self._best:.4f}{self._spec.metric.note}")
         left = self._time_left()
         if left is not None:
             parts.append(f"ETA {left}")

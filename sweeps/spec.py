@@ -48,6 +48,11 @@ class Metric(_Strict):
     name: Literal[METRICS]  # type: ignore[valid-type]
     goal: Literal["maximize", "minimize"]
 
+    @property
+    def note(self) -> str:
+        """What has to stand beside a number that it selects."""
+        return " (selected on test)" if self.name.startswith("test/") else ""
+
 
 class Launch(_Strict):
     """How trials are run; nothing here changes what a trial is, except that `stack` fixes K at its first start."""

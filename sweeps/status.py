@@ -31,6 +31,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
     return {
         "sweep": spec.name,
         "metric": spec.metric.name,
+        "selected_on": spec.metric.name.partition("/")[0],
         "counts": made.counts(),
         "cells": cells,
         "trials": [

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainer.augment import epoch_draws
 from trainer.data import epoch_order
-from trainer.graph import Capture, Replay, cuda_graph
+from trainer.graph import Capture, Replay
 from trainer.stack import Stack, Step
 
 MEANS: Final = (
@@ -48,15 +48,13 @@ class EpochResult(NamedTuple):
 
 
 class EpochRunner:
-    """Runs the epochs of one stack. On a GPU the whole step is a CUDA graph: one launch, no host sync."""
+    """Runs the epochs of one stack, with the whole step captured where `capture` says how: one launch, no host sync."""
 
     def __init__(self, stack: Stack, capture: Capture | None = None) -> None:
         self._stack = stack
         self._config = stack.configs[0]
         self._augments = self._config.augmentation not in (None, "none")
         self._sums = self._zero()
-        if capture is None and stack.device.type == "cuda":
-            capture = cuda_graph
         self._replay = None if capture is None else Replay(self._one_step, self._tensors, self._put, capture)
 
     @property

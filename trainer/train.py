@@ -15,8 +15,9 @@ from trainer.checkpoint import CHECKPOINT_FORMAT
 from trainer.config import TrialConfig
 from trainer.data import Images
 from trainer.epoch import MEANS, EpochResult, EpochRunner
-from trainer.graph import Capture
+from trainer.graph import Capture, cuda_graph
 from trainer.history import HISTORY_COLUMNS
+from trainer.memory import keep_freed_memory
 from trainer.stack import Stack
 from trainer.tasks import load_task
 
@@ -61,6 +62,7 @@ def train(
     assert len(configs) <= width, "a group is never wider than its stack"
     config = configs[0]
     use_settings_of(config.precision)
+    keep_freed_memory()
     padded = [*configs, *[configs[-1]] * (width - len(configs))]
     stack = Stack(padded, load_task(config, data, device), device)
     found = list(checkpoints or [None] * len(configs))
@@ -68,7 +70,7 @@ def train(
     histories = [[*(checkpoint["history"] if checkpoint else [])] for checkpoint in found]
     real = torch.arange(width, device=stack.device) < len(configs)
     stack.active &= real
-    runner = EpochRunner(stack, capture)
+    runner = EpochRunner(stack, capture or (cuda_graph if stack.device.type == "cuda" else None))
     per_epoch = math.ceil(len(stack.task.train) / config.batch_size)
     while epoch < config.epochs and bool(stack.active.any()):
         going = stack.active.tolist()[: len(configs)]
