@@ -5,8 +5,9 @@ Notation of the paper: x is the current row of theta, e = x + ascent the perturb
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,20 +44,6 @@ class Proposal(NamedTuple):
     gamma: Gamma
 
 
-class Optimizer(Protocol):
-    """A family of update rules whose rows can share a stack. Nothing in a step may ask for a value."""
-
-    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None: ...
-
-    def initial(self, theta: Tensor) -> State:
-        """What is remembered from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
-        ...
-
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
-        """The update of step t = 0, 1, ..., a tensor (); evaluates the oracle and changes nothing."""
-        ...
-
-
 class Descent:
     """The descent step that the families share: weight decay and heavy-ball momentum act here only.
 
@@ -83,12 +70,27 @@ class Descent:
         return theta - gamma.value.unsqueeze(1) * direction, state
 
 
-class SGD:
-    """Stochastic gradient descent: x - gamma (grad f(x) + weight_decay x). With `polyak` it is SPS_max."""
+class Optimizer(ABC):
+    """A family of update rules whose rows can share a stack. Subclass it and write `propose`.
+
+    Nothing in a step may ask for a value. `descend` is the step with weight decay and momentum.
+    """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        self._descend = Descent(configs, device, dtype)
-        self.initial = self._descend.initial
+        self.place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.descend = Descent(configs, device, dtype)
+
+    def initial(self, theta: Tensor) -> State:
+        """What is remembered from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
+        return self.descend.initial(theta)
+
+    @abstractmethod
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
+        """The update of step t = 0, 1, ..., a tensor (); evaluates the oracle and changes nothing."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: x - gamma (grad f(x) + weight_decay x). With `polyak` it is SPS_max."""
 
     def propose(
         self,
@@ -101,11 +103,11 @@ class SGD:
         """One pass at x; e = x."""
         x = oracle(theta)
         gamma = step_size(x, torch.zeros_like(x.grad))
-        new, state = self._descend(theta, state, x.grad, gamma)
+        new, state = self.descend(theta, state, x.grad, gamma)
         return Proposal(new, state, x, x, gamma)
 
 
-class SharpnessAware:
+class SharpnessAware(Optimizer):
     r"""USAM and SAM, the rows of one family.
 
         e = x + rho_t grad f(x)                      (USAM)
@@ -118,13 +120,11 @@ class SharpnessAware:
     """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._descend = Descent(configs, device, dtype)
-        self.initial = self._descend.initial
-        self._rho = torch.tensor([c.rho for c in configs], **place)
+        super().__init__(configs, device, dtype)
+        self._rho = torch.tensor([c.rho for c in configs], **self.place)
         self._normalised = torch.tensor([c.optimizer == "sam" for c in configs], device=device)
         powers = {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}
-        self._decay = torch.tensor([powers[c.rho_schedule or "constant"] for c in configs], **place)
+        self._decay = torch.tensor([powers[c.rho_schedule or "constant"] for c in configs], **self.place)
         self._decays = any(c.rho_schedule != "constant" for c in configs)
 
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
@@ -133,7 +133,7 @@ class SharpnessAware:
         ascent = self._scale(x.norm, step).unsqueeze(1) * x.grad
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
-        new, state = self._descend(theta, state, e.grad, gamma)
+        new, state = self.descend(theta, state, e.grad, gamma)
         return Proposal(new, state, x, e, gamma)
 
     def _scale(self, norm: Tensor, step: Tensor) -> Tensor:

@@ -71,12 +71,14 @@ def _own(kind: str, name: str, target: str) -> Component:
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
-    lacking = [method for method in METHODS[kind] if not callable(getattr(part, method, None))]
+    unwritten = getattr(part, "__abstractmethods__", ())
+    lacking = [m for m in METHODS[kind] if m in unwritten or not callable(getattr(part, m, None))]
     if lacking:
+        has = ", ".join(f"{method}()" for method in METHODS[kind])
         raise ConfigError(
-            kind, f"{name!r} lacks {', '.join(f'{method}()' for method in lacking)}; a {kind} needs "
-            f"{', '.join(f'{method}()' for method in METHODS[kind])}: see docs/extending.md"
-        )  # fmt: skip
+            kind,
+            f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
+        )
     declared: dict[str, Any] = getattr(part, "polysweep", {"version": 1})
     for field in declared.get("uses", {}):
         if field not in CONDITIONAL:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Seen(NamedTuple):
     step: Tensor
 
 
-class Scheduler:
+class Scheduler(ABC):
     """A rule for the step sizes of K rows. Subclass it and write `gamma`; nothing in a step may ask for a value.
 
     `configs` has K entries, all of this scheduler. Where a stack mixes schedulers, each is asked for all K rows and the
@@ -53,12 +54,12 @@ class Scheduler:
         """What the rule remembers from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
         return {}
 
-    def start_epoch(self, epoch: int) -> None:
+    def start_epoch(self, epoch: int) -> None:  # noqa: B027
         """Called before epoch t = 0, 1, ...; writes into tensors in place, as a step may be a captured graph."""
 
+    @abstractmethod
     def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
         """The step sizes, and what is remembered next."""
-        raise NotImplementedError
 
 
 class Constant(Scheduler):

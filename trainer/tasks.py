@@ -61,10 +61,10 @@ class Classification:
         `draws` (K, b, 5) are those of `trainer.augment.epoch_draws`, None without augmentation.
         """
         at = self.train.positions(order)
-        images = self.train.images[at.view(-1)]
+        images = self.train.images[at.reshape(-1)]
         if draws is None:
             return self.normalise(images.view(*at.shape, *images.shape[1:])), self.train.labels[at]
-        draws = draws.view(-1, draws.shape[2])
+        draws = draws.reshape(-1, draws.shape[2])
         inputs = self.normalise(crop_and_flip(images, draws))
         if augmentation == "crop+flip+cutout":
             inputs = cut_out(inputs, draws, self.cutout)

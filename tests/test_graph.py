@@ -1,0 +1,112 @@
+"""The captured step, as far as that goes without a GPU: fixed tensors, no host sync, the same numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import mini_cifar
+import pytest
+import torch
+from conftest import TINY
+from test_optimizers import config
+from test_train import by_row, configs
+
+from trainer.config import TrialConfig
+from trainer.graph import Replay
+from trainer.stack import Stack
+from trainer.tasks import load_task
+from trainer.train import train
+
+
+class Recorder:
+    """Stands in for a CUDA graph: replays the work on the tensors it was captured with."""
+
+    def __init__(self) -> None:
+        self.captures = 0
+        self.replays = 0
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        self.captures += 1
+        work()  # a real capture runs the Python code too
+
+        def replay() -> None:
+            self.replays += 1
+            work()
+
+        return replay
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_captured_training_is_bitwise_the_eager_one(width: int) -> None:
+    """With momentum, a cosine row and a radius schedule: everything that changes between two steps."""
+    rows = configs(
+        *({"seed": n, **({"scheduler": "cosine", "lr": 0.1} if n else {}), "momentum": 0.4 * n} for n in range(width)),
+        model="resnet8",
+        rho_schedule="inverse_sqrt",
+    )
+    recorder = Recorder()
+    eager, captured = list(train(rows)), list(train(rows, capture=recorder))
+    assert recorder.captures == 2, "one for whole mini-batches, one for an epoch's last"
+    assert recorder.replays == 4 * 6
+    for row in range(width):
+        assert by_row(captured, row) == by_row(eager, row)
+        a, b = eager[-1][row].checkpoint()["row"], captured[-1][row].checkpoint()["row"]
+        assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_augmentation_is_inside_the_captured_step(tmp_path: Path) -> None:
+    mini_cifar.write_archives(tmp_path)
+    values = {**TINY, "task": "mini_cifar:cifar10", "augmentation": "crop+flip+cutout", "batch_size": 32}
+    row = TrialConfig.parse(values)
+    eager, captured = list(train([row], data=tmp_path)), list(train([row], data=tmp_path, capture=Recorder()))
+    assert by_row(captured, 0) == by_row(eager, 0)
+
+
+def test_a_captured_row_that_diverges_is_frozen_and_the_others_go_on() -> None:
+    rows = configs({"scheduler": "constant", "lr": 0.05}, {"scheduler": "constant", "lr": 1e30, "seed": 1})
+    eager, captured = list(train(rows)), list(train(rows, capture=Recorder()))
+    for row in range(2):
+        assert by_row(captured, row) == by_row(eager, row)
+    assert captured[0][1].outcome == "diverged"
+
+
+def test_a_checkpoint_of_a_captured_stack_is_of_its_epoch_whenever_it_is_taken() -> None:
+    """There a step overwrites the tensors, which elsewhere it replaces."""
+    rows = configs({})
+    late = [reports[0] for reports in itertools.islice(train(rows, capture=Recorder()), 3)]
+    at_once = [reports[0].checkpoint() for reports in itertools.islice(train(rows), 3)]
+    for report, expected in zip(late, at_once, strict=True):
+        assert torch.equal(report.checkpoint()["row"]["theta"], expected["row"]["theta"])
+
+
+def test_warm_up_and_capture_are_no_steps() -> None:
+    state = [torch.zeros(2)]
+
+    def step(amount: torch.Tensor) -> None:
+        state[0] = state[0] + amount
+
+    def put(tensors: list[torch.Tensor]) -> None:
+        state[:] = tensors
+
+    replay = Replay(step, lambda: state, put, Recorder())
+    for amount in (1.0, 10.0):
+        replay(torch.full((2,), amount))
+    assert state[0].tolist() == [11.0, 11.0]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("scheduler", ["constant", "cosine", "polyak"])
+def test_a_step_never_asks_the_device_for_a_value(width: int, scheduler: str) -> None:
+    """On the meta device there are no values: whatever would wait for one raises."""
+    changes = {"momentum": 0.9, "label_smoothing": 0.1, "rho_schedule": "inverse", "batchnorm_statistics": "first"}
+    rows = [config(scheduler=scheduler, seed=n, optimizer=("usam", "sam")[n], **changes) for n in range(width)]
+    task = load_task(rows[0])
+    stack = Stack(rows, task, "meta")
+    stack.step_sizes.start_epoch(0)
+    images, labels = stack.task.mini_batch(torch.zeros(width, 64, dtype=torch.int64, device="meta"), None, None)
+    done = stack.step(images, labels, torch.zeros((), device="meta"))
+    assert done.counted.is_meta and stack.theta.is_meta
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        bool(done.counted.any())
