@@ -21,8 +21,18 @@ def write_checkpoint(store: Store, trial_id: str, checkpoint: Mapping[str, Any])
     store.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}")
 
 
+def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None) -> None:
+    """Leave only what a trial goes on from, so that a damaged file is not met again."""
+    if checkpoint is None:
+        remove_checkpoints(store, trial_id, keep_newest=False)
+    else:
+        from trainer.checkpoint import dumps
+
+        store.write(f"trials/{trial_id}/{NEWEST}", dumps(checkpoint))
+
+
 def remove_checkpoints(store: Store, trial_id: str, *, keep_newest: bool) -> None:
-    """After the end of a trial: the one before is not needed any more."""
+    """Remove the one before, which an ended trial does not need any more, and the newest where it is not to stay."""
     store.remove(f"trials/{trial_id}/{BEFORE}")
     if not keep_newest:
         store.remove(f"trials/{trial_id}/{NEWEST}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sweeps.checkpoints import read_checkpoint, remove_checkpoints, write_checkpoint
+from sweeps.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
 from sweeps.plan import FINAL
 from sweeps.process import Process
 from sweeps.provenance import differences, provenance
@@ -268,10 +268,13 @@ class StackRun:
     def _restore(self, row: Row) -> None:
         """Load checkpoint and history. What cannot be used is noted in the trial's record."""
         row.checkpoint, notes = read_checkpoint(self._store, row.record)
-        row.record["notes"] = [*row.record["notes"], *notes]
         if row.checkpoint is not None:
             row.history = list(row.checkpoint["history"])
             self._restore_best(row, row.checkpoint)
+        if notes:
+            row.record |= {"notes": [*row.record["notes"], *notes], "epoch": len(row.history)}
+            self._store.write_record(row.trial_id, row.record)
+            put_right(self._store, row.trial_id, row.checkpoint)
 
     def _restore_best(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
         if self._job.keep == "best":
