@@ -183,8 +183,8 @@ def status(name: NameArgument, store: StoreOption = DEFAULT_STORE, as_json: Json
         return
     counts = found["counts"]
     states = [state for state in counts if state != "trials" and counts[state]]
-    table = Table(title=f"{name}: {counts['trials']} trials")
-    for column in ("cell", *states, f"best {found['metric']}{spec.metric.note}"):
+    table = Table(title=f"{name}: {counts['trials']} trials{spec.metric.note}")
+    for column in ("cell", *states, f"best {found['metric']}"):
         table.add_column(column, justify="left" if column == "cell" else "right")
     for cell in found["cells"]:
         best = "" if cell["best"] is None else f"{cell['best']:.4f}"
