@@ -36,6 +36,8 @@ test-all: check
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler

@@ -111,6 +111,8 @@ def plan(
 
     sweep = SweepSpec.load(spec)
     made = make_plan(sweep, _store(store).states(sweep), data_folder(data_dir, sweep.launch.data_dir))
+    for warning in [*_warnings(sweep), *made.notes]:
+        print(f"warning: {warning}", file=sys.stderr)
     if as_json:
         print(json.dumps(made.as_json()))
         return
@@ -137,7 +139,7 @@ def launch(
     data = data_folder(data_dir, sweep.launch.data_dir)
     made = make_plan(sweep, place.states(sweep), data)
     starting = [trial for stack in made.stacks for trial in stack.trials]
-    check_trials([trial.config for trial in starting], data, "cuda" if sweep.launch.gpus else "cpu")
+    check_trials([trial.config for trial in starting], data, sweep.launch.device)
     for warning in [*_warnings(sweep), *made.notes, *_changes_of_device(made, place)]:
         print(f"warning: {warning}", file=sys.stderr)
     place.write_sweep(sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials])
@@ -279,9 +281,9 @@ def _changes_of_device(made: Plan, store: Store) -> list[str]:
     launch = made.spec.launch
     found: Counter[str] = Counter()
     for trial in made.trials:
-        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch and not launch.gpus:
+        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch:
             before = (store.record(trial.trial_id) or {}).get("provenance", {})
-            found[differences(before, provenance("cpu", launch.cpus))] += 1
+            found[differences(before, provenance(launch.device, launch.cpus))] += 1
     return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]
 
 
@@ -296,8 +298,6 @@ def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
 
 def _show_plan(made: Plan) -> None:
     spec, counts = made.spec, made.counts()
-    for warning in [*_warnings(spec), *made.notes]:
-        print(f"warning: {warning}", file=sys.stderr)
     cells = made.cells()
     seeds = len({trial.config.seed for trial in made.trials})
     print(

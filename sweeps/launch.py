@@ -234,7 +234,7 @@ class _Rounds:
                 epoch=stack.epoch,
                 sweeps=(self.spec.name,),
                 over={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
-                device="cuda" if launch_.gpus else "cpu",
+                device=launch_.device,
                 data=self.data,
                 threads=launch_.cpus,
                 checkpoint_seconds=launch_.checkpoint_seconds,

@@ -41,7 +41,7 @@ def _device_model(device: str) -> str:
     if device != "cpu":
         import torch
 
-        return str(torch.cuda.get_device_name(device))
+        return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else "none"
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -64,6 +64,11 @@ class Launch(_Strict):
     checkpoint_seconds: Amount = 1.0  # least time between checkpoints
     keep: Literal["last", "best", "none"] = "last"  # the checkpoint that stays after the end; best: by the metric
 
+    @property
+    def device(self) -> str:
+        """What a stack's tensors lie on."""
+        return "cuda" if self.gpus else "cpu"
+
 
 @dataclass(frozen=True)
 class SweepTrial:

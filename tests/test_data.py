@@ -7,6 +7,10 @@ import multiprocessing
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import mini_cifar
@@ -166,6 +170,35 @@ def test_data_that_is_missing_names_what_to_fetch_and_where_to_put_it(tmp_path: 
     for part in ("mini-cifar-10-python.tar.gz", str(tmp_path / "none"), "127.0.0.1", "--data-dir", "POLYSWEEP_DATA"):
         assert part in message
     assert list((tmp_path / "none").iterdir()) == [tmp_path / "none" / "mini10-decoded-1.lock"], "nothing half done"
+
+
+@pytest.fixture
+def address(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Serves the data folder on loopback, and the miniature is to be fetched there."""
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(data))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/{mini_cifar.Mini10.filename}"
+        monkeypatch.setattr(mini_cifar.Mini10, "url", url)
+        yield data
+        server.shutdown()
+
+
+def test_data_is_fetched_where_there_is_a_network(address: Path, tmp_path: Path) -> None:
+    task = mini_cifar.cifar10(tmp_path / "here", 0.0)
+    assert torch.equal(task.train.images, mini_cifar.cifar10(address, 0.0).train.images)
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
+        "mini-cifar-10-batches-py", "mini-cifar-10-python.tar.gz", "mini10-decoded-1", "mini10-decoded-1.lock",
+    ]  # fmt: skip
+
+
+def test_a_download_with_the_wrong_checksum_is_refused_and_leaves_nothing(address: Path, tmp_path: Path) -> None:
+    path = address / "mini-cifar-10-python.tar.gz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:\d+/mini-cifar-10-python\.tar\.gz cannot be fetched"):
+        mini_cifar.cifar10.prepare(tmp_path / "here")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["mini10-decoded-1.lock"]
 
 
 def test_a_truncated_archive_is_named(data: Path) -> None:

@@ -23,6 +23,8 @@ def check_precision(precision: str, device: str) -> None:
         return
     import torch
 
+    if device != "cpu" and not torch.cuda.is_available():
+        return  # whoever asked for a GPU is told that there is none
     if precision == "bfloat16" and device == "cpu":
         has_it = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     elif precision == "bfloat16":
