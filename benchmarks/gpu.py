@@ -204,7 +204,8 @@ def main() -> None:
     for precision in ("float32", "bfloat16"):
         fastest = min(seconds for (of, _), seconds in found.items() if of == precision)
         width = min(k for (of, k), seconds in found.items() if of == precision and seconds <= 1.05 * fastest)
-        print(f"stack: auto for {precision}: {{{name!r}: {{'resnet20': {width}}}}}, the least K within 5 % of the best")
+        entry = {name: {"resnet20 3x32x32": width}}
+        print(f"stack: auto for {precision}: {entry}, the least K within 5 % of the best")
 
 
 if __name__ == "__main__":

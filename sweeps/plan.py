@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweeps.spec import SweepSpec, SweepTrial
-from trainer.plugins import is_own
+from trainer.plugins import component, is_own
 
 State = Literal["new", "interrupted", "running", "finished", "diverged", "failed", "stopped"]
 FINAL: Final = ("finished", "diverged", "failed", "stopped")
@@ -24,12 +24,12 @@ STATES: Final[tuple[State, ...]] = (
     "stopped",
 )
 
-STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8": 9, "mlp": 8}}
-"""`stack: auto` by device class and model, from measurements; 1 for what is not in it.
+STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8 1x8x8": 9, "mlp 1x8x8": 8}}
+"""`stack: auto` by device class, model and shape of an input, from measurements; 1 for what is not in it.
 
 A class is `cpu` or a GPU's name as the driver gives it. CPU: `benchmarks/step.py` on one core; at 8x8 pixels a row of a
-stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 stacks of convolutions do not
-pay. A GPU's line comes from `benchmarks/gpu.py`, which prints it.
+stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 neither convolutions nor the
+perceptron gain anything. A GPU's line comes from `benchmarks/gpu.py`, which prints it.
 """
 
 
@@ -138,7 +138,8 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
         device = device_class() if spec.launch.gpus else "cpu"
         if device not in STACKS:
             return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
-        return STACKS[device].get(model, 1), ""
+        shape = "x".join(map(str, component("task", trial.config.task).input_shape))
+        return STACKS[device].get(f"{model} {shape}", 1), ""
     width = spec.launch.stack
     if width > 1 and is_own("model", model):
         from trainer.probe import refusal

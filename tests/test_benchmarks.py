@@ -30,4 +30,4 @@ def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
     assert answer.returncode == 0, answer.stderr
     for part in ("(a) sam-sps", "(b) eager", "(c) captured", "(d)", "float32", "bfloat16", "roofline float32:"):
         assert part in answer.stdout
-    assert "stack: auto for bfloat16: {'cpu': {'resnet20': " in answer.stdout
+    assert "stack: auto for bfloat16: {'cpu': {'resnet20 3x32x32': " in answer.stdout
