@@ -93,6 +93,7 @@ def stack_seconds(task: Classification, configs: list[TrialConfig], count: int, 
     wait(device)
     result = runner.run(2, count, lambda: False)
     assert result is not None
+    runner.close()
     return result.training_seconds / count / len(configs)
 
 

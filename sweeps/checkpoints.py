@@ -56,6 +56,8 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
             refused.append(f"{path} is damaged: {error}")
             log.warning("%s", refused[-1])
             continue
+        if name == BEFORE and not refused and record["epoch"] > found["epoch"]:
+            refused = [f"trials/{record['trial_id']}/{NEWEST} is missing"]
         went_back = f"went back to epoch {found['epoch']}: "
         return found, [went_back + note for note in refused]
     if not refused and record["epoch"]:

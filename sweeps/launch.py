@@ -41,9 +41,10 @@ from sweeps.plan import FINAL, StackPlan, TrialState, plan
 from sweeps.preflight import import_paths
 from sweeps.progress import Progress
 from sweeps.reconcile import OfflineWriter
+from sweeps.record import Job, mark_synced
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
-from sweeps.worker import Job, RowProgress, StackRun, mark_synced
+from sweeps.worker import RowProgress, StackRun
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online
 
@@ -205,18 +206,19 @@ class _Rounds:
     def run(self) -> None:
         """Until nothing is left, or a signal has come."""
         before: object = None
+        errors: list[Exception] = []
         while not self.interruption.signal:
             states = self.store.states(self.spec)
             self.progress.refresh(states)
             stacks = plan(self.spec, states, self.data).stacks
             held = [state for state in states.values() if state.state == "running"]
             if stacks:
-                if before == states:
-                    return  # a whole round changed nothing: another one would not either
+                if before == states:  # a whole round changed nothing: another one would not either
+                    if errors:
+                        raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
+                    return
                 before = states
                 errors = self._fit([self._job(stack, states) for stack in stacks])
-                if errors and not self.interruption.signal:
-                    raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
             elif held:
                 holders = ", ".join(sorted({state.holder for state in held}))
                 self.progress.note(f"waiting for {len(held)} trials that {holders} runs")

@@ -10,6 +10,7 @@ from typing import Final
 from trainer.config import TrialConfig
 from trainer.device import check_precision
 from trainer.plugins import component
+from trainer.probe import rehearse
 from trainer.registry import load
 
 DEFAULT_DATA: Final = "./polysweep-data"
@@ -30,7 +31,8 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
     """
     seen = set()
     for config in configs:
-        key = (config.task, str(config.task_options), config.val_fraction, config.batch_size, config.precision)
+        fixed = ("seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "epochs")
+        key = repr(config.model_dump(exclude=set(fixed)))
         if key in seen:
             continue
         seen.add(key)
@@ -38,10 +40,7 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
         task = component("task", config.task)
         if task.prepare:
             load(task.prepare)(Path(data))
-        if task.version is not None:  # a user's own: its sizes are known when it is loaded
-            from trainer.tasks import load_task
-
-            load_task(config, data)
+        rehearse(config, data)
 
 
 def import_paths() -> list[str]:

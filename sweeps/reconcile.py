@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from sweeps.record import mark_synced
 from sweeps.store import Store
-from sweeps.worker import mark_synced
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online, describe, offline_runs, remove_leftovers, write_offline

@@ -14,8 +14,9 @@ from sweeps.plan import FINAL, TrialState
 from sweeps.preflight import check_trials
 from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
+from sweeps.record import Job, mark_synced
 from sweeps.store import STALE_SECONDS, Store
-from sweeps.worker import Job, StackRun, mark_synced
+from sweeps.worker import StackRun
 from trainer.config import TrialConfig
 from trainer.device import check_device
 from trainer.registry import UserError
@@ -48,7 +49,8 @@ def train_one(
     if threads > len(os.sched_getaffinity(0)):
         raise UserError(f"--threads: {threads}, but this machine has {len(os.sched_getaffinity(0))} cores")
     check_trials([config], data, device)
-    if changed := differences((store.record(trial_id) or {}).get("provenance", {}), provenance(device, threads)):
+    before = (store.record(trial_id) or {}).get("provenance", {}) if state.epoch else {}
+    if changed := differences(before, provenance(device, threads)):
         print(f"warning: {name} continues on another kind of device: {changed}", file=sys.stderr)
     job = Job(
         store=store.root,
@@ -76,7 +78,7 @@ def train_one(
             for row in progress:
                 values = ", ".join(
                     f"{key} {row.history[key]:.4f}"
-                    for key in ("train/loss", "test/loss", "test/top1", "gamma/mean")
+                    for key in ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
                     if row.history.get(key) is not None
                 )
                 say(f"epoch {row.epoch}/{config.epochs}: {values}")

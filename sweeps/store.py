@@ -1,6 +1,6 @@
 """Durable trial records: one folder of small files, the truth about every trial.
 
-    trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, claim-<n>.json
+    trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
     sweeps/<name>/spec.yaml, trials.json
 
 Every write is atomic and durable: a reader sees the old file or the new one, also after a crash. A claim is created

@@ -9,13 +9,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sweeps.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
 from sweeps.plan import FINAL
 from sweeps.process import Process
-from sweeps.provenance import differences, provenance
+from sweeps.provenance import differences
+from sweeps.record import Job, first_record
 from sweeps.store import Claim, Store
 from sweeps.watch import Watch
 from trainer.config import TrialConfig
@@ -25,26 +26,6 @@ log = logging.getLogger("polysweep.worker")
 _NO_MEMORY: Final[list[Any]] = []
 _too_wide: dict[str, int] = {}
 """By signature, the smallest K that has run out of memory in this process: a reused worker tries it once."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A stack to run. Plain data: it travels to a worker."""
-
-    store: str
-    configs: tuple[Mapping[str, Any], ...]  # canonical
-    width: int  # K
-    epoch: int  # that the trials are thought to stand at
-    sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
-    over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
-    device: str = "cpu"
-    data: str = ""  # folder of the data sets
-    threads: int = 1
-    checkpoint_seconds: float = 1.0
-    keep: str = "last"  # or best (by the metric below), or none
-    metric: str = "test/top1"
-    goal: str = "maximize"
-    stop_file: str = ""  # in the Store; its existence asks to stop
 
 
 @dataclass(frozen=True)
@@ -102,10 +83,12 @@ class StackRun:
         try:
             reports = next(self._epochs, None)
         except Exception as error:
-            if not _is_out_of_memory(error) or self._job.width == 1:
+            started = any(row.history for row in self._going)
+            if not _is_out_of_memory(error) or (self._job.width == 1 and not started):
                 return self._fail(traceback.format_exc())
-            if any(row.history for row in self._going):
-                raise  # a trial keeps the K of its first epoch: this is for another attempt
+            if started:
+                self._note(f"out of memory at K = {self._job.width}, which a trial keeps from its first epoch on")
+                raise  # for another attempt, when the device has more
             reports = _NO_MEMORY
         if reports is _NO_MEMORY:  # outside the handler, which would hold the stack's tensors
             self._narrow()
@@ -224,17 +207,28 @@ class StackRun:
         )
 
     def _take(self, config: TrialConfig) -> Row | None:
-        """Claim a trial and read where it stands; None where it is another's, final, or not at the stack's epoch."""
+        """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
         trial_id = config.trial_id
         claim = self._store.claim(trial_id, over=self._job.over.get(trial_id, 0))
         if claim is None:
             return None
+        try:
+            row = self._prepare(config, claim)
+        except BaseException:
+            claim.release()  # nobody would beat for it
+            raise
+        if row is None:
+            claim.release()
+        return row
+
+    def _prepare(self, config: TrialConfig, claim: Claim) -> Row | None:
+        """Read where a claimed trial stands; None where it is final, or not at the stack's epoch."""
+        trial_id = config.trial_id
         old = self._store.record(trial_id)
         if old is not None and old["outcome"] in FINAL:
-            claim.release()
             return None
         self._store.write_config(trial_id, config.canonical())
-        row = Row(config, claim, _first_record(old, config, claim, self._job))
+        row = Row(config, claim, first_record(old, config, claim, self._job))
         self._restore(row)
         row.record["epoch"] = len(row.history)
         if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
@@ -247,7 +241,6 @@ class StackRun:
         ):
             # It moved on since the plan was made. The record says where it stands; the next plan places it.
             self._store.write_record(trial_id, row.record)
-            claim.release()
             return None
         changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
         if changed:
@@ -274,6 +267,7 @@ class StackRun:
         if notes:
             row.record |= {"notes": [*row.record["notes"], *notes], "epoch": len(row.history)}
             self._store.write_record(row.trial_id, row.record)
+            self._store.write_history(row.trial_id, row.history)
             put_right(self._store, row.trial_id, row.checkpoint)
 
     def _restore_best(self, row: Row, checkpoint: Mapping[str, Any]) -> None:
@@ -345,6 +339,13 @@ class StackRun:
 
             torch.cuda.empty_cache()
 
+    def _note(self, text: str) -> None:
+        """Add a note to the records of the rows that are still going, once."""
+        for row in self._going:
+            if text not in row.record["notes"] and row.claim.is_held():
+                row.record["notes"].append(text)
+                self._store.write_record(row.trial_id, row.record)
+
     def _fail(self, error: str) -> list[RowProgress]:
         """The exception is of the stack: all rows that were still going have failed."""
         self._save()
@@ -360,36 +361,6 @@ class StackRun:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    return type(error).__name__ == "OutOfMemoryError"  # of torch, which need not have been imported
-
-
-def mark_synced(store: Store, trial_id: str) -> None:
-    """Note in a final record that the W&B server has the whole run."""
-    record = store.record(trial_id)
-    if record is not None and record["outcome"] in FINAL:
-        store.write_record(trial_id, {**record, "wandb": "online"})
-
-
-def _first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:
-    """The record of a trial that starts or is continued here."""
-    fresh = {
-        "trial_id": config.trial_id,
-        "outcome": "running",
-        "width": job.width,
-        "epoch": 0,
-        "epochs": config.epochs,
-        "started": time.time(),
-        "ended": None,
-        "seconds": 0.0,
-        "error": None,
-        "diverged": None,
-        "wandb": None,
-        "sessions": [],
-        "notes": [],
-    }
-    return {
-        **fresh,
-        **(old or {}),
-        "claim": claim.generation,
-        "provenance": provenance(job.device, job.threads),
-    }
+    """torch has a class for it, cuBLAS, CUDA graphs and the CPU's allocator have words."""
+    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)

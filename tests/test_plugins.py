@@ -15,9 +15,10 @@ import torch
 from conftest import ROOT, TINY, records
 
 from sweeps.plan import plan
+from sweeps.record import Job
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
-from sweeps.worker import Job, StackRun
+from sweeps.worker import StackRun
 from trainer import plugins
 from trainer.config import TrialConfig
 from trainer.probe import refusal

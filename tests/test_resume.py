@@ -18,10 +18,11 @@ import torch
 from conftest import TINY, records, wait_for
 from test_train import untimed
 
-from sweeps import worker as worker_module
+from sweeps import record as record_module
 from sweeps.provenance import differences
+from sweeps.record import Job
 from sweeps.store import Store
-from sweeps.worker import Job, StackRun
+from sweeps.worker import StackRun
 from trainer.checkpoint import DamagedError, dumps, loads
 from trainer.config import TrialConfig
 
@@ -222,8 +223,8 @@ def test_continuing_with_another_thread_count_or_device_model_warns_and_is_noted
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable, spec_file: Callable
 ) -> None:
     folder = interrupted(tmp_path / "store", 2)
-    real = worker_module.provenance
-    monkeypatch.setattr(worker_module, "provenance", lambda *a: {**real(*a), "device_model": "Abacus 3"})
+    real = record_module.provenance
+    monkeypatch.setattr(record_module, "provenance", lambda *a: {**real(*a), "device_model": "Abacus 3"})
     (note,) = finish(tmp_path / "store")["notes"]
     assert note.startswith("continued after epoch 2 on another kind of device: device_model ")
     assert "'Abacus 3' now" in note

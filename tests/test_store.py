@@ -18,8 +18,9 @@ from conftest import TINY, records, wait_for
 from sweeps import store as store_module
 from sweeps import worker as worker_module
 from sweeps.process import Process, _start_time
+from sweeps.record import Job
 from sweeps.store import Store, StoreError
-from sweeps.worker import Job, StackRun
+from sweeps.worker import StackRun
 from trainer.config import TrialConfig
 from trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
 

@@ -31,14 +31,16 @@ def loads(content: bytes) -> dict[str, Any]:
     """
     try:
         found = torch.load(io.BytesIO(content), weights_only=True)
-        expected = found.pop("sha256")
-        checksum = _checksum(found)
+        format_ = found["format"]
     except Exception as error:  # whatever torch, zipfile or pickle say of a damaged file
-        raise DamagedError(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[:1]}") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise DamagedError(f"it cannot be read: {type(error).__name__}: {reason}") from None
+    if format_ != CHECKPOINT_FORMAT:
+        raise DamagedError(f"it has format {format_!r}, this version reads {CHECKPOINT_FORMAT}")
+    expected = found.pop("sha256", None)
+    checksum = _checksum(found)
     if checksum != expected:
         raise DamagedError(f"its content has the SHA-256 {checksum[:16]}..., it says {str(expected)[:16]}...")
-    if found.get("format") != CHECKPOINT_FORMAT:
-        raise DamagedError(f"it has format {found.get('format')!r}, this version reads {CHECKPOINT_FORMAT}")
     return dict(found)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import shutil
+import socket
 import tarfile
 import tempfile
-import urllib.error
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 CACHE_FORMAT: Final = 1
 ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 LOCK_SECONDS: Final = 1800.0  # a slow download is waited for
+NETWORK_SECONDS: Final = 30.0  # without a byte: no network
 MEAN: Final = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD: Final = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 """Per channel, of pixels in [0, 1]: the constants of DeVries and Taylor 2017, for both data sets."""
@@ -92,11 +95,15 @@ class Cifar:
 
     def _decode(self, data: Path, cache: Path) -> None:
         dataset: Any = load(self.dataset)
-        self._check_files(dataset, data)
+        root = self._extracted(dataset, [data, cache.parent])
+        files = [*dataset.train_list, *dataset.test_list, (dataset.meta["filename"], dataset.meta["md5"])]
+        for name, md5 in files:
+            remedy = f"delete {root / dataset.base_folder} and extract {dataset.filename} again, or fetch {dataset.url}"
+            _check(root / dataset.base_folder / name, md5, remedy)
         folder = Path(tempfile.mkdtemp(dir=cache.parent, prefix=f".{self.name}-"))
         try:
             for split in ("train", "test"):
-                found = dataset(root=str(data), train=split == "train")
+                found = dataset(root=str(root), train=split == "train")
                 _save(folder / f"{split}_images.npy", found.data)
                 _save(folder / f"{split}_labels.npy", np.asarray(found.targets, dtype=np.int64))
             folder.chmod(0o755)  # others may share the data folder
@@ -106,38 +113,47 @@ class Cifar:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _check_files(self, dataset: Any, data: Path) -> None:
-        """Find the extracted files, or the archive, or download it; every checksum is looked at."""
-        folder, archive = data / dataset.base_folder, data / dataset.filename
-        if not folder.exists():
-            if not archive.exists():
-                self._download(dataset, archive)
-            _check(archive, dataset.tgz_md5, f"delete it and fetch {dataset.url} again")
-            self._extract(dataset, archive, folder)
-        for name, md5 in [*dataset.train_list, *dataset.test_list, (dataset.meta["filename"], dataset.meta["md5"])]:
-            _check(folder / name, md5, f"delete {folder} and extract {dataset.filename} again, or fetch {dataset.url}")
+    def _extracted(self, dataset: Any, roots: Sequence[Path]) -> Path:
+        """The root that has the extracted files; where none has, the last one gets them from the archive.
 
-    def _download(self, dataset: Any, archive: Path) -> None:
+        The first root is the data folder, the last one can be written. Without an archive in either it is downloaded.
+        """
+        for root in roots:
+            if (root / dataset.base_folder).exists():
+                return root
+        archives = [root / dataset.filename for root in roots]
+        archive = next((path for path in archives if path.exists()), archives[-1])
+        if not archive.exists():
+            self._download(dataset, archive, roots[0])
+        _check(archive, dataset.tgz_md5, f"delete it and fetch {dataset.url} again")
+        self._extract(dataset, archive, roots[-1])
+        return roots[-1]
+
+    def _download(self, dataset: Any, archive: Path, data: Path) -> None:
         from torchvision.datasets.utils import download_url
 
-        with tempfile.TemporaryDirectory(dir=_folder(archive.parent), prefix=f".{self.name}-") as folder:
-            try:
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(NETWORK_SECONDS)
+        try:
+            with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{self.name}-") as folder:
                 download_url(dataset.url, folder, dataset.filename, dataset.tgz_md5)
-            except (urllib.error.URLError, OSError, RuntimeError) as error:
-                reason = getattr(error, "reason", error)
-                raise DataError(
-                    f"{self.name}: neither {dataset.base_folder}/ nor {dataset.filename} is in {archive.parent}, and "
-                    f"{dataset.url} cannot be fetched ({reason}). Put that file there, or name the folder that has it "
-                    "with --data-dir, POLYSWEEP_DATA or launch.data_dir"
-                ) from None
-            Path(folder, dataset.filename).rename(archive)
+                Path(folder, dataset.filename).rename(archive)
+        except (OSError, RuntimeError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise DataError(
+                f"{self.name}: neither {dataset.base_folder}/ nor {dataset.filename} is in {data}, and {dataset.url} "
+                f"cannot be fetched ({reason}). Put that file there, or name the folder that has it with --data-dir, "
+                "POLYSWEEP_DATA or launch.data_dir"
+            ) from None
+        finally:
+            socket.setdefaulttimeout(before)
 
-    def _extract(self, dataset: Any, archive: Path, folder: Path) -> None:
+    def _extract(self, dataset: Any, archive: Path, root: Path) -> None:
         from torchvision.datasets.utils import extract_archive
 
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{self.name}-") as extracted:
+        with tempfile.TemporaryDirectory(dir=root, prefix=f".{self.name}-") as extracted:
             extract_archive(str(archive), extracted)
-            Path(extracted, dataset.base_folder).rename(folder)
+            Path(extracted, dataset.base_folder).rename(root / dataset.base_folder)
 
 
 def _map(cache: Path) -> list[NDArray[Any]]:

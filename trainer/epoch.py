@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainer.augment import epoch_draws
-from trainer.data import epoch_order
+from trainer.data import epoch_order, stream_seed
 from trainer.graph import Capture, Replay
 from trainer.stack import Stack, Step
 
@@ -62,6 +63,10 @@ class EpochRunner:
         """Whether a step writes into the stack's tensors, where it otherwise replaces them."""
         return self._replay is not None
 
+    def close(self) -> None:
+        """Let go of the captured graphs and their memory."""
+        self._replay = None
+
     def run(self, epoch: int, steps: int, stop: Callable[[], bool]) -> EpochResult | None:
         """Train epoch 1, 2, ... after `steps` steps; None where `stop`, read between mini-batches, said so."""
         stack = self._stack
@@ -77,18 +82,28 @@ class EpochRunner:
         times = torch.arange(steps, steps + math.ceil(size / self._config.batch_size), device=stack.device)
         step = self._replay or self._one_step
         images = 0
-        for index, positions in enumerate(order.split(self._config.batch_size, dim=1)):
-            if stop():
-                return None
-            first, last = images, images + positions.shape[1]
-            inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
-            step(*inputs)
-            images = last
-            if stack.device.type == "cpu" and not stack.active.any():
-                break  # elsewhere asking would be a sync in every step
+        with _seeded(stack, epoch):
+            for index, positions in enumerate(order.split(self._config.batch_size, dim=1)):
+                if stop():
+                    return None
+                first, last = images, images + positions.shape[1]
+                inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
+                step(*inputs)
+                images = last
+                if stack.device.type == "cpu" and not stack.active.any():
+                    break  # elsewhere asking would be a sync in every step
         if stack.device.type == "cuda":
             torch.cuda.synchronize(stack.device)  # once an epoch, so that its time is its own
         return EpochResult(self._sums, images, time.perf_counter() - started, started)
+
+    def rehearse(self, count: int) -> None:
+        """One step on the first `count` images, to see whether it can be done."""
+        stack = self._stack
+        stack.step_sizes.start_epoch(0)
+        positions = torch.arange(count, device=stack.device).expand(stack.width, -1)
+        step = torch.zeros((), dtype=torch.int64, device=stack.device)
+        draws = torch.zeros(stack.width, count, 5, dtype=torch.int16, device=stack.device) if self._augments else None
+        self._one_step(positions, step, draws)
 
     def _one_step(self, positions: Tensor, step: Tensor, draws: Tensor | None = None) -> None:
         """Everything between two mini-batches: (K, b) positions in the training set, t, (K, b, 5) draws."""
@@ -127,6 +142,17 @@ class EpochRunner:
     def _put(self, tensors: list[Tensor]) -> None:
         self._stack.put(tensors[: -len(Sums._fields)])
         self._sums = Sums(*tensors[-len(Sums._fields) :])
+
+
+@contextmanager
+def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
+    """torch's own generators as the stream `module` of the epoch: for a user's module that draws, as dropout does.
+
+    Such a module is never stacked: vmap refuses it.
+    """
+    with torch.random.fork_rng(devices=[stack.device] if stack.device.type == "cuda" else []):
+        torch.manual_seed(stream_seed(stack.configs[0].seed, "module", epoch))
+        yield
 
 
 def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:

@@ -70,8 +70,10 @@ class Replay:
                 place.copy_(value)
             self._put(self._fixed)
 
-        self._warm_up(work)
-        replay = self._capture(work)
+        device = self._fixed[0].device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            self._warm_up(work)
+            replay = self._capture(work)
         for place, value in zip(self._fixed, before, strict=True):
             place.copy_(value)  # neither the warm-up nor the capture was a step of the training
         return fixed_inputs, replay

@@ -67,7 +67,7 @@ def _own(kind: str, name: str, target: str) -> Component:
         part: Any = load(target)
     except AttributeError as error:
         raise ConfigError(kind, f"{name!r}: {module} has no {attribute} ({error})") from None
-    except Exception as error:  # whatever a user's module raises on import
+    except (Exception, SystemExit) as error:  # whatever a user's module raises on import
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")

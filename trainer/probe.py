@@ -1,13 +1,58 @@
-"""Whether a user's model can be a row of a stack: asked by trying it on two rows."""
+"""Tries a user's own parts before anything is claimed: a step on a few images, and whether vmap takes the model."""
 
 from __future__ import annotations
 
+import traceback
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from trainer.config import Scalar, TrialConfig
-from trainer.plugins import component
+from trainer.config import COMPONENT_FIELDS, Scalar, TrialConfig
+from trainer.plugins import component, is_own
+from trainer.registry import ConfigError
+
+FEW: Final = 8
+"""Images of a rehearsal."""
+
+
+def rehearse(config: TrialConfig, data: str | Path = "") -> None:
+    """Train one step on a few images and evaluate them, where a part of the config is the user's own.
+
+    Raises `ConfigError` that names the parts, the exception and where in the user's code it came from.
+    """
+    own = [kind for kind in COMPONENT_FIELDS if is_own(kind, getattr(config, kind))]
+    if not own:
+        return
+    import torch
+
+    from trainer.epoch import EpochRunner
+    from trainer.stack import Stack
+    from trainer.tasks import load_task
+
+    task = load_task(config, data)
+    count = min(config.batch_size, FEW)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            stack = Stack([config], task)
+            runner = EpochRunner(stack)
+            runner.rehearse(count)
+            images, _ = next(task.test.chunks(count))
+            shape = tuple(stack.evaluate(task.normalise(images)).shape)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            own[0],
+            f"a step with {', '.join(f'{kind} {getattr(config, kind)!r}' for kind in own)} fails: "
+            f"{type(error).__name__}: {reason} ({where.filename}:{where.lineno})",
+        ) from None
+    if shape != (1, len(images), task.classes):
+        raise ConfigError(
+            "model", f"{config.model!r} gives {shape[1:]} for {len(images)} images, expected (images, classes) = "
+            f"({len(images)}, {task.classes})"
+        )  # fmt: skip
 
 
 def refusal(config: TrialConfig, data: str | Path = "") -> str:
@@ -31,9 +76,14 @@ def _refusal(model: str, options: tuple[tuple[str, Scalar], ...], shape: tuple[i
 
     from trainer.engine import Buffers, Vmapped, flatten
 
-    with torch.random.fork_rng(devices=[]):
-        module = component("model", model).load()(shape, classes, **dict(options))
-        images = torch.randn(2, 2, *shape)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            module = component("model", model).load()(shape, classes, **dict(options))
+            images = torch.randn(2, 2, *shape)
+    except Exception as error:
+        raise ConfigError("model", f"{model!r} cannot be built: {type(error).__name__}: {error}") from None
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError("model", f"{model!r} gives a {type(module).__name__}, expected a torch.nn.Module")
     tensors: Any = (
         [b for b in module.buffers() if b.is_floating_point()],
         [b for b in module.buffers() if not b.is_floating_point()],

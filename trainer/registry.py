@@ -115,12 +115,15 @@ def declare(
     train_size: int = 0,
     smallest_class: int = 0,
     augmentations: tuple[str, ...] = AUGMENTATIONS,
+    input_shape: tuple[int, ...] = (),
+    classes: int = 0,
 ) -> Callable[[T], T]:
     """Say of a task, model, optimizer or scheduler of your own what a config has to know of it.
 
     `version` is part of the ids of its trials: raise it when its numbers change. `uses` maps config fields that it
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
-    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations.
+    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations, the
+    shape (C, H, W) of an image, the number of classes.
 
     Example:
 
@@ -136,6 +139,8 @@ def declare(
             "train_size": train_size,
             "smallest_class": smallest_class,
             "augmentations": augmentations,
+            "input_shape": input_shape,
+            "classes": classes,
         }
         return part
 

@@ -14,6 +14,7 @@ from trainer.engine import Buffers, flatten, make_engine
 from trainer.layers import use_bfloat16
 from trainer.optimizers import Optimizer, Pass, Proposal
 from trainer.plugins import component
+from trainer.registry import ConfigError
 from trainer.schedulers import Gamma, Seen, StepSizes
 from trainer.tasks import DTYPES, Classification
 
@@ -148,14 +149,20 @@ class Stack:
     def load_row(self, row: int, state: Mapping[str, Any]) -> None:
         """Put `row_state` back.
 
-        A velocity of a row without momentum, whose neighbours had some, is not missed.
+        Raises `ValueError` where a tensor is missing that the row's own optimizer or scheduler remembers now: it is
+        another version of it that made the checkpoint.
         """
         self.theta[row] = state["theta"]
         self.buffers.floats[row] = state["floats"]
         self.buffers.counters[row] = state["counters"]
+        config = self.configs[row]
         for name, tensor in self.state.items():
             if name in state:
                 tensor[row] = state[name]
+            elif name == f"{_OPTIMIZER}/velocity" and not config.momentum:
+                continue  # it had no neighbour with momentum
+            elif name.startswith((f"{_OPTIMIZER}/", f"{config.scheduler}/")):
+                raise ValueError(f"the checkpoint of {config.trial_id} lacks the state {name!r}: raise a version?")
 
 
 _OPTIMIZER = ":optimizer"  # no scheduler's name begins like that
@@ -185,7 +192,9 @@ def _initialise(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(config.seed, "init"))
             module = build(task.input_shape, task.classes, **config.model_options)
-        assert module is not None
+        if not isinstance(module, nn.Module):
+            kind = type(module).__name__
+            raise ConfigError("model", f"{config.model!r} gives a {kind}, expected a torch.nn.Module")
         buffers = list(module.buffers())
         rows[config.seed] = _Row(
             flatten(list(module.parameters()), dtype),

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from trainer.augment import crop_and_flip, cut_out
 from trainer.config import TrialConfig
 from trainer.data import Images, Normalisation, stream
-from trainer.plugins import component
+from trainer.plugins import component, is_own
 from trainer.registry import ConfigError
 
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
@@ -165,7 +165,30 @@ def _load(
     precision: str,
 ) -> Classification:
     task: Classification = component("task", name).load()(Path(data), val_fraction, **dict(options))
+    if is_own("task", name):
+        _check_own(name, task)
     return task.to(device, DTYPES[precision])
+
+
+def _check_own(name: str, task: Any) -> None:
+    """Raise `ConfigError` where a user's task is not what the trainer takes."""
+    if not isinstance(task, Classification):
+        kind = type(task).__name__
+        raise ConfigError("task", f"{name!r} gives a {kind}, expected a trainer.tasks.Classification")
+    for split, found in (("train", task.train), ("val", task.val), ("test", task.test)):
+        if found is None and split == "val":
+            continue
+        if not isinstance(found, Images) or found.images.dtype != torch.uint8 or found.images.dim() != 4:
+            raise ConfigError("task", f"{name!r}: {split} has to be Images of shape (N, H, W, C) in uint8")
+        if found.labels.dtype != torch.int64 or found.labels.shape != found.images.shape[:1]:
+            raise ConfigError("task", f"{name!r}: the labels of {split} have to be int64, one per image")
+        if not len(found):
+            raise ConfigError("task", f"{name!r}: {split} has no image")
+        low, high = int(found.labels.min()), int(found.labels.max())
+        if low < 0 or high >= task.classes:
+            raise ConfigError(
+                "task", f"{name!r}: the labels of {split} are {low} to {high}, expected 0 to {task.classes - 1}"
+            )
 
 
 def _digits_file() -> Path:

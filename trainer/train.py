@@ -56,13 +56,16 @@ def train(
     reports its partial epoch once, with outcome `diverged`. `data` is the folder of the data sets. `capture` replaces
     the CUDA graph that a step becomes on a GPU.
 
-    Random streams need no state: the order, crops and flips of an epoch follow from seed and epoch alone.
+    Random streams need no state: the order, crops and flips of an epoch, and what a user's module draws in it, follow
+    from seed and epoch alone.
     """
     width = width or len(configs)
     assert len(configs) <= width, "a group is never wider than its stack"
     config = configs[0]
     use_settings_of(config.precision)
     keep_freed_memory()
+    if torch.device(device).index is not None:
+        torch.cuda.set_device(device)  # a graph is captured on the current device
     padded = [*configs, *[configs[-1]] * (width - len(configs))]
     stack = Stack(padded, load_task(config, data, device), device)
     found = list(checkpoints or [None] * len(configs))
@@ -72,23 +75,26 @@ def train(
     stack.active &= real
     runner = EpochRunner(stack, capture or (cuda_graph if stack.device.type == "cuda" else None))
     per_epoch = math.ceil(len(stack.task.train) / config.batch_size)
-    while epoch < config.epochs and bool(stack.active.any()):
-        going = stack.active.tolist()[: len(configs)]
-        result = runner.run(epoch + 1, epoch * per_epoch, stop)
-        if result is None:
-            return
-        epoch += 1
-        rows = _history_rows(stack, epoch, (epoch - 1) * per_epoch, result)
-        reports = []
-        for row in (row for row, was_going in enumerate(going) if was_going):
-            histories[row].append(rows[row])
-            outcome = _outcome(stack.configs[row], rows[row])
-            state = stack.row_state(row)  # views: a step replaces the stack's tensors
-            if runner.overwrites:
-                state = {name: tensor.clone() for name, tensor in state.items()}
-            make = _checkpointer(stack.configs[row], width, outcome, state, list(histories[row]))
-            reports.append(Report(row, epoch, rows[row], outcome, make))
-        yield reports
+    try:
+        while epoch < config.epochs and bool(stack.active.any()):
+            going = stack.active.tolist()[: len(configs)]
+            result = runner.run(epoch + 1, epoch * per_epoch, stop)
+            if result is None:
+                return
+            epoch += 1
+            rows = _history_rows(stack, epoch, (epoch - 1) * per_epoch, result)
+            reports = []
+            for row in (row for row, was_going in enumerate(going) if was_going):
+                histories[row].append(rows[row])
+                outcome = _outcome(stack.configs[row], rows[row])
+                state = stack.row_state(row)  # views: a step replaces the stack's tensors
+                if runner.overwrites:
+                    state = {name: tensor.clone() for name, tensor in state.items()}
+                make = _checkpointer(stack.configs[row], width, outcome, state, list(histories[row]))
+                reports.append(Report(row, epoch, rows[row], outcome, make))
+            yield reports
+    finally:
+        runner.close()
 
 
 def use_settings_of(precision: str) -> None:

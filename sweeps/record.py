@@ -1,0 +1,65 @@
+"""What a worker is told to run, and how the record of a trial begins and is completed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeps.plan import FINAL
+from sweeps.provenance import provenance
+from sweeps.store import Claim, Store
+from trainer.config import TrialConfig
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stack to run. Plain data: it travels to a worker."""
+
+    store: str
+    configs: tuple[Mapping[str, Any], ...]  # canonical
+    width: int  # K
+    epoch: int  # that the trials are thought to stand at
+    sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
+    over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
+    device: str = "cpu"
+    data: str = ""  # folder of the data sets
+    threads: int = 1
+    checkpoint_seconds: float = 1.0
+    keep: str = "last"  # or best (by the metric below), or none
+    metric: str = "test/top1"
+    goal: str = "maximize"
+    stop_file: str = ""  # in the Store; its existence asks to stop
+
+
+def mark_synced(store: Store, trial_id: str) -> None:
+    """Note in a final record that the W&B server has the whole run."""
+    record = store.record(trial_id)
+    if record is not None and record["outcome"] in FINAL:
+        store.write_record(trial_id, {**record, "wandb": "online"})
+
+
+def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:
+    """The record of a trial that starts or is continued here."""
+    fresh = {
+        "trial_id": config.trial_id,
+        "outcome": "running",
+        "width": job.width,
+        "epoch": 0,
+        "epochs": config.epochs,
+        "started": time.time(),
+        "ended": None,
+        "seconds": 0.0,
+        "error": None,
+        "diverged": None,
+        "wandb": None,
+        "sessions": [],
+        "notes": [],
+    }
+    return {
+        **fresh,
+        **(old or {}),
+        "claim": claim.generation,
+        "provenance": provenance(job.device, job.threads),
+    }
