@@ -5,6 +5,8 @@ ResNet with separate activations, torchvision transforms in a DataLoader, the au
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from torchvision import transforms
 from torchvision.transforms import functional as TF
 
 from trainer.augment import epoch_draws
-from trainer.cifar import ARRAYS, CIFAR10, MEAN, STD
+from trainer.cifar import ARRAYS, CHECKSUMS, CIFAR10, MEAN, STD
 from trainer.config import TrialConfig
 from trainer.data import epoch_order
 from trainer.models import Block, ResNet
@@ -56,12 +58,15 @@ def write_cifar_shaped(data: Path) -> None:
     folder = data / f"{CIFAR10.name}-decoded-1"
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
+    sums = {}
     for name in ARRAYS:
         count = 50_000 if name.startswith("train") else 10_000
-        if name.endswith("labels"):
-            np.save(folder / f"{name}.npy", np.arange(count, dtype=np.int64) % 10)
-        else:
-            np.save(folder / f"{name}.npy", random.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8))
+        array = np.arange(count, dtype=np.int64) % 10
+        if name.endswith("images"):
+            array = random.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+        np.save(folder / f"{name}.npy", array)
+        sums[name] = zlib.crc32(array.data)
+    (folder / CHECKSUMS).write_text(json.dumps(sums))
 
 
 class Drawn(Dataset[Any]):

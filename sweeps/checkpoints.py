@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sweeps.store import Store
+from sweeps.store import Store, StoreError
 
 NEWEST: Final = "checkpoint.pt"
 BEFORE: Final = "checkpoint-before.pt"
@@ -42,7 +42,8 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
     """The checkpoint that a trial goes on from, and notes for its record on what could not be used.
 
     A checkpoint is refused where its checksum is wrong or where it is another trial's; then the one before it is
-    taken, and without that the trial starts over: None.
+    taken, and without that the trial starts over: None. Raises `StoreError` where the record contradicts a checkpoint
+    that is whole.
     """
     refused = []
     for name in (NEWEST, BEFORE):
@@ -51,11 +52,13 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
         if content is None:
             continue
         try:
-            found = _checked(content, record)
+            found = _checked(content, record["trial_id"])
         except ValueError as error:
             refused.append(f"{path} is damaged: {error}")
             log.warning("%s", refused[-1])
             continue
+        if found["width"] != record["width"]:
+            raise StoreError(f"{path} is of K = {found['width']}, the trial's record.json says {record['width']}")
         if name == BEFORE and not refused and record["epoch"] > found["epoch"]:
             refused = [f"trials/{record['trial_id']}/{NEWEST} is missing"]
         went_back = f"went back to epoch {found['epoch']}: "
@@ -65,12 +68,10 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
     return None, [f"started over: {'; '.join(refused)}"] if refused else []
 
 
-def _checked(content: bytes, record: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(content: bytes, trial_id: str) -> dict[str, Any]:
     from trainer.checkpoint import loads
 
     checkpoint = loads(content)
-    expected = (record["trial_id"], record["width"])
-    found = (checkpoint["trial_id"], checkpoint["width"])
-    if found != expected:
-        raise ValueError(f"trial and width are {found}, expected {expected}")
+    if checkpoint["trial_id"] != trial_id:
+        raise ValueError(f"it is of the trial {checkpoint['trial_id']}")
     return checkpoint

@@ -64,7 +64,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)  # one line, whatever a user's code says
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, as `head` does

@@ -11,7 +11,7 @@ from trainer.config import TrialConfig
 from trainer.device import check_precision
 from trainer.plugins import component
 from trainer.probe import rehearse
-from trainer.registry import load
+from trainer.registry import ConfigError, UserError, load
 
 DEFAULT_DATA: Final = "./polysweep-data"
 
@@ -21,6 +21,8 @@ def data_folder(option: str | None, spec: str | None = None) -> str:
 
     Absolute: a worker has another working directory.
     """
+    if option == "":
+        raise UserError("--data-dir or POLYSWEEP_DATA: empty; expected the folder of the data sets")
     return str(Path(option or spec or DEFAULT_DATA).expanduser().absolute())
 
 
@@ -39,7 +41,12 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
         check_precision(config.precision, device)
         task = component("task", config.task)
         if task.prepare:
-            load(task.prepare)(Path(data))
+            try:
+                load(task.prepare)(Path(data))
+            except UserError:
+                raise
+            except (Exception, SystemExit) as error:  # of a user's own task
+                raise ConfigError("task", f"{config.task!r}: prepare fails: {type(error).__name__}: {error}") from None
         rehearse(config, data)
 
 

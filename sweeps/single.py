@@ -16,7 +16,7 @@ from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
 from sweeps.record import Job, mark_synced
 from sweeps.store import STALE_SECONDS, Store
-from sweeps.worker import StackRun
+from sweeps.worker import RowProgress, StackRun
 from trainer.config import TrialConfig
 from trainer.device import check_device
 from trainer.registry import UserError
@@ -75,13 +75,8 @@ def train_one(
             run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
             progress = run.advance()
         while progress is not None:
-            for row in progress:
-                values = ", ".join(
-                    f"{key} {row.history[key]:.4f}"
-                    for key in ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
-                    if row.history.get(key) is not None
-                )
-                say(f"epoch {row.epoch}/{config.epochs}: {values}")
+            for text in filter(None, (_values(row) for row in progress)):
+                say(f"epoch {progress[0].epoch}/{config.epochs}: {text}")
             progress = None if run.is_over else run.advance()
     finally:
         run.close()
@@ -114,3 +109,9 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
         time.sleep(1)
         state = store.state(trial_id)
     return state
+
+
+def _values(row: RowProgress) -> str:
+    """What is shown of an epoch; nothing where it has no history, because the trial failed."""
+    names = ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
+    return ", ".join(f"{name} {row.history[name]:.4f}" for name in names if row.history.get(name) is not None)

@@ -225,6 +225,11 @@ class Store:
         counts = isinstance(width, int) and width >= 1 and isinstance(epoch, int) and epoch >= 0
         if outcome not in ("running", *FINAL) or not counts:
             raise StoreError(f"{path}: damaged: outcome {outcome!r}, width {width!r}, epoch {epoch!r}")
+        if record.get("trial_id", trial_id) != trial_id:
+            raise StoreError(f"{path}: damaged: it says that it is of the trial {record['trial_id']!r}")
+        for key, kind in (("notes", list), ("sessions", list), ("provenance", dict)):
+            if not isinstance(record.get(key, kind()), kind):
+                raise StoreError(f"{path}: damaged: {key} is {record[key]!r}")
         return record
 
     def write_record(self, trial_id: str, record: Mapping[str, Any]) -> None:

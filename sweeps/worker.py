@@ -82,7 +82,7 @@ class StackRun:
             return None
         try:
             reports = next(self._epochs, None)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the latter of a user's own part: it must not look like an end
             started = any(row.history for row in self._going)
             if not _is_out_of_memory(error) or (self._job.width == 1 and not started):
                 return self._fail(traceback.format_exc())
@@ -360,7 +360,7 @@ class StackRun:
         return [RowProgress(row.trial_id, len(row.history), "failed", {}) for row in failed]
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """torch has a class for it, cuBLAS, CUDA graphs and the CPU's allocator have words."""
     words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
     return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)

@@ -95,7 +95,9 @@ Mini10 = miniature(CIFAR10, "mini", contents(False))
 Mini100 = miniature(CIFAR100, "mini", contents(True))
 Scrambled10 = miniature(CIFAR10, "scrambled", contents(False, scrambled=True))
 
-declared = declare(uses=USES, train_size=LABELS * PER_CLASS, smallest_class=PER_CLASS)
+declared = declare(
+    uses=USES, train_size=LABELS * PER_CLASS, smallest_class=PER_CLASS, input_shape=(3, 32, 32), classes=10
+)
 
 
 class MiniCifar(Cifar):

@@ -31,3 +31,23 @@ def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
     for part in ("(a) sam-sps", "(b) eager", "(c) captured", "(d)", "float32", "bfloat16", "roofline float32:"):
         assert part in answer.stdout
     assert "stack: auto for bfloat16: {'cpu': {'resnet20 3x32x32': " in answer.stdout
+
+
+def test_the_benchmark_of_the_data_runs() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "data.py", "--rounds", "1", "--batches", "2"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "DataLoader" in answer.stdout and "polysweep" in answer.stdout
+
+
+def test_the_benchmark_of_an_epoch_runs_and_its_variants_have_the_same_losses() -> None:
+    """In float32 to rounding, step by step from equal states; the pixels are compared to the bit inside."""
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "epoch.py", "--rounds", "1", "--images", "256"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    last = answer.stdout.strip().splitlines()[-1]
+    assert float(last.rpartition("at most ")[2].split()[0]) < 1e-4

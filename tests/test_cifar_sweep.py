@@ -16,7 +16,7 @@ from conftest import ROOT, records
 from analysis.pull import pull
 from analysis.select import select
 from analysis.tables import long_table, render
-from sweeps.plan import plan
+from sweeps.plan import plan, stack_width
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 
@@ -82,6 +82,7 @@ def test_the_papers_sweeps_have_the_papers_counts() -> None:
     assert shared == {t.trial_id for t in caps.trials if t.config.gamma_b == 1.0} and len(shared) == 96
     for trial in (*cifar.trials, *caps.trials):
         config = trial.config
+        assert stack_width(cifar.spec, trial) == (1, ""), "convolutions of 32x32 pixels are not stacked on a CPU"
         assert (config.batch_size, config.epochs, config.momentum, config.augmentation) == (128, 100, 0.0, "crop+flip")
 
 
@@ -168,6 +169,7 @@ def environment(**more: str) -> dict[str, str]:
         ("batch_size=81", "error: batch_size: 81 is larger than the 80 training images of mini_cifar:cifar10"),
         ("val_fraction=0.01", "error: val_fraction: 0.01 of 80 training images of mini_cifar:cifar10 leaves a class"),
         ("precision=tf32", "error: precision: tf32 needs an NVIDIA GPU since Ampere, not this cpu"),
+        ("--device=gpu", "error: --device: 'gpu' is not on this machine; expected one of cpu"),
         ("precision=float16", "error: precision: Input should be 'float32', 'bfloat16', 'float64' or 'tf32'"),
         ("augmentation=mixup", "error: augmentation: Input should be 'none', 'crop+flip' or 'crop+flip+cutout'"),
     ],

@@ -7,6 +7,7 @@ import multiprocessing
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +22,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import functional as TF
 
+from trainer import cifar as cifar_module
 from trainer.augment import cut_out, epoch_draws
 from trainer.cifar import MEAN, STD
 from trainer.config import TrialConfig
@@ -209,6 +211,29 @@ def test_a_truncated_archive_is_named(data: Path) -> None:
     assert path.exists(), "it is the user's file"
 
 
+@pytest.mark.parametrize("extracted", [True, False])
+def test_a_data_folder_that_is_read_only_is_left_as_it_is(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extracted: bool
+) -> None:
+    """Root may write anywhere, so making a file fails in its place."""
+    if extracted:
+        mini_cifar.cifar10.prepare(data)
+        shutil.rmtree(data / "mini10-decoded-1")
+    before = sorted(data.rglob("*"))
+    real = tempfile.TemporaryFile
+
+    def refuse(*arguments: object, dir: Path) -> object:
+        if dir == data:
+            raise PermissionError(13, "Read-only file system")
+        return real(*arguments, dir=dir)
+
+    monkeypatch.setattr(cifar_module.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert len(mini_cifar.cifar10(data, 0.0).train) == 80
+    assert sorted(data.rglob("*")) == before
+    assert list((tmp_path / "cache").glob("polysweep-*/mini10-decoded-1"))
+
+
 @pytest.mark.parametrize("what", ["damaged", "missing"])
 def test_a_damaged_batch_file_is_named(data: Path, what: str) -> None:
     mini_cifar.cifar10.prepare(data)
@@ -222,16 +247,24 @@ def test_a_damaged_batch_file_is_named(data: Path, what: str) -> None:
         mini_cifar.cifar10.prepare(data)
 
 
-def test_decoded_data_that_cannot_be_read_is_decoded_again(data: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "gone", "a file"])
+def test_decoded_data_that_cannot_be_used_is_decoded_again(data: Path, damage: str) -> None:
     before = mini_cifar.cifar10(data, 0.0).train.images.clone()
     path = data / "mini10-decoded-1" / "train_images.npy"
-    path.write_bytes(path.read_bytes()[:-100])
+    content = path.read_bytes()
+    path.unlink()
+    if damage in ("cut", "empty", "flipped"):
+        flipped = content[:9000] + bytes([content[9000] ^ 1]) + content[9001:]
+        path.write_bytes({"cut": content[:-100], "empty": b"", "flipped": flipped}[damage])
+    elif damage == "a file":
+        shutil.rmtree(path.parent)
+        path.parent.write_text("")
     assert torch.equal(mini_cifar.cifar10(data, 0.0).train.images, before)
 
 
 def test_a_path_that_is_a_file_cannot_be_the_data_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"file"):
+    with pytest.raises(DataError, match=r"file: it is a file, expected the folder of the data sets"):
         mini_cifar.cifar10.prepare(tmp_path / "file")
 
 

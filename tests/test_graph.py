@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from conftest import TINY
 from test_optimizers import config
 from test_train import by_row, configs
 
+from trainer.augment import cut_out
 from trainer.config import TrialConfig
+from trainer.epoch import EpochRunner
 from trainer.graph import Replay
 from trainer.stack import Stack
 from trainer.tasks import load_task
@@ -102,11 +106,34 @@ def test_a_step_never_asks_the_device_for_a_value(width: int, scheduler: str) ->
     """On the meta device there are no values: whatever would wait for one raises."""
     changes = {"momentum": 0.9, "label_smoothing": 0.1, "rho_schedule": "inverse", "batchnorm_statistics": "first"}
     rows = [config(scheduler=scheduler, seed=n, optimizer=("usam", "sam")[n], **changes) for n in range(width)]
-    task = load_task(rows[0])
-    stack = Stack(rows, task, "meta")
-    stack.step_sizes.start_epoch(0)
-    images, labels = stack.task.mini_batch(torch.zeros(width, 64, dtype=torch.int64, device="meta"), None, None)
-    done = stack.step(images, labels, torch.zeros((), device="meta"))
-    assert done.counted.is_meta and stack.theta.is_meta
+    stack = Stack(rows, load_task(rows[0]), "meta")
+    runner = EpochRunner(stack)
+    runner._augments = True  # digits are not augmented: crops and flips are to be seen here too
+    before = stack.theta
+    runner.rehearse(64)
+    assert stack.theta.is_meta and stack.theta is not before
     with pytest.raises((RuntimeError, NotImplementedError)):
-        bool(done.counted.any())
+        bool(stack.active.any())
+
+
+def test_cutout_never_asks_the_device_for_a_value() -> None:
+    images, draws = torch.zeros(4, 3, 32, 32, device="meta"), torch.zeros(4, 5, dtype=torch.int16, device="meta")
+    assert cut_out(images, draws, 16).is_meta
+
+
+def test_a_finished_runner_holds_no_graph() -> None:
+    """On a GPU a graph keeps its memory: a cycle would keep it until some later garbage collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        found = []
+
+        def capture(work: Callable[[], None]) -> Callable[[], None]:
+            found.append(weakref.ref(work))
+            return work
+
+        for _ in train(configs({}), capture=capture):
+            pass
+        assert len(found) == 2 and [ref() for ref in found] == [None, None]
+    finally:
+        gc.enable()

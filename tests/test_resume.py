@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
+import json
 import multiprocessing
 import os
 import random
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import mini_cifar
@@ -21,10 +24,11 @@ from test_train import untimed
 from sweeps import record as record_module
 from sweeps.provenance import differences
 from sweeps.record import Job
-from sweeps.store import Store
+from sweeps.store import Store, StoreError
 from sweeps.worker import StackRun
 from trainer.checkpoint import DamagedError, dumps, loads
 from trainer.config import TrialConfig
+from trainer.train import train
 
 VALUES = {
     "task": "mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak", "rho": 0.1,
@@ -172,6 +176,72 @@ def test_without_a_checkpoint_that_is_whole_the_trial_starts_over(tmp_path: Path
     assert note.startswith("started over: ") and "checkpoint.pt is damaged" in note
     assert "checkpoint-before.pt is damaged" in note
     assert outcome(tmp_path / "parts", SMALL)[0] == outcome(tmp_path / "whole", SMALL)[0]
+
+
+def test_a_lost_checkpoint_is_noted_too(tmp_path: Path) -> None:
+    folder = interrupted(tmp_path, 3)
+    (folder / "checkpoint.pt").unlink()
+    (note,) = finish(tmp_path)["notes"]
+    assert note == f"went back to epoch 2: trials/{SMALL.trial_id}/checkpoint.pt is missing"
+
+
+def test_a_checkpoint_of_another_format_says_so() -> None:
+    buffer = io.BytesIO()
+    torch.save({"format": 1, "epoch": 3}, buffer)
+    with pytest.raises(DamagedError, match="it has format 1, this version reads 2"):
+        loads(buffer.getvalue())
+
+
+def test_a_record_that_cannot_be_read_leaves_no_claim(tmp_path: Path) -> None:
+    folder = interrupted(tmp_path, 1)
+    there = job(tmp_path, Path(), SMALL)
+    (folder / "record.json").write_text("{")
+    run = StackRun(there)
+    with pytest.raises(StoreError, match=r"record\.json: damaged"):
+        run.advance()
+    run.close()
+    assert Store(str(tmp_path)).holder(SMALL.trial_id) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("trial_id", "abc", r"record\.json: damaged: it says that it is of the trial 'abc'"),
+        ("notes", None, r"record\.json: damaged: notes is None"),
+        ("width", 3, r"checkpoint\.pt is of K = 1, the trial's record\.json says 3"),
+    ],
+)
+def test_a_record_that_contradicts_its_trial_destroys_nothing(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    folder = interrupted(tmp_path, 3)
+    there = replace(job(tmp_path, Path(), SMALL), width=3 if key == "width" else 1)
+    record = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps({**record, key: value}))
+    before = {path: path.read_bytes() for path in folder.glob("*.pt")}
+    run = StackRun(there)
+    with pytest.raises(StoreError, match=message):
+        run.advance()
+    run.close()
+    assert {path: path.read_bytes() for path in folder.glob("*.pt")} == before and len(before) == 2
+
+
+def test_rows_regrouped_between_neighbours_with_and_without_momentum_are_bitwise_their_own() -> None:
+    """Of one stack, two epochs each in other company: what a neighbour remembers is not a row's own."""
+    rows = [
+        TrialConfig.parse({**TINY, "epochs": 4, "seed": 0, "momentum": 0.5}),
+        TrialConfig.parse({**TINY, "epochs": 4, "seed": 1, "scheduler": "cosine", "lr": 0.1}),
+        TrialConfig.parse({**TINY, "epochs": 4, "seed": 2, "momentum": 0.9, "scheduler": "constant", "lr": 0.01}),
+    ]
+    whole = list(train(rows))
+    first = list(itertools.islice(train(rows), 2))[-1]
+    saved = [loads(dumps(report.checkpoint())) for report in first]
+    for group in ([1], [2, 0], [1, 2]):
+        rest = list(train([rows[n] for n in group], width=3, checkpoints=[saved[n] for n in group]))
+        for place, n in enumerate(group):
+            ours, theirs = rest[-1][place].checkpoint(), whole[-1][n].checkpoint()
+            assert [untimed(row) for row in ours["history"]] == [untimed(row) for row in theirs["history"]]
+            assert torch.equal(ours["row"]["theta"], theirs["row"]["theta"])
 
 
 def test_a_damaged_history_is_made_anew_from_the_checkpoint(tmp_path: Path) -> None:

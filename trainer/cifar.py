@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import os
 import shutil
 import socket
+import sys
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from trainer.tasks import Classification
 
 CACHE_FORMAT: Final = 1
+CHECKSUMS: Final = "crc32.json"
+UNUSABLE: Final = (OSError, ValueError, EOFError, KeyError, TypeError)
+PATIENCE_SECONDS: Final = 5.0
 ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 LOCK_SECONDS: Final = 1800.0  # a slow download is waited for
 NETWORK_SECONDS: Final = 30.0  # without a byte: no network
@@ -78,14 +84,20 @@ class Cifar:
     def _arrays(self, data: Path) -> list[NDArray[Any]]:
         """The decoded arrays: images (N, 32, 32, 3) uint8 and labels (N,) int64, of training and test."""
         cache = _writable(data) / f"{self.name}-decoded-{CACHE_FORMAT}"
-        with suppress(OSError, ValueError):
+        with suppress(*UNUSABLE):
             return _map(cache)
+        lock = filelock.FileLock(cache.with_suffix(".lock"))
         try:
-            with filelock.FileLock(cache.with_suffix(".lock"), timeout=LOCK_SECONDS):
-                with suppress(OSError, ValueError):
+            try:
+                held = lock.acquire(timeout=PATIENCE_SECONDS)
+            except filelock.Timeout:
+                print(f"{self.name}: waiting for another process that decodes it to {cache}", file=sys.stderr)
+                held = lock.acquire(timeout=LOCK_SECONDS)
+            with held:
+                with suppress(*UNUSABLE):
                     return _map(cache)  # another process was faster
                 self._decode(data, cache)
-            return _map(cache)
+                return _map(cache)
         except filelock.Timeout:
             raise DataError(
                 f"{cache.with_suffix('.lock')}: another process has held it for {LOCK_SECONDS:.0f} s"
@@ -106,9 +118,13 @@ class Cifar:
                 found = dataset(root=str(root), train=split == "train")
                 _save(folder / f"{split}_images.npy", found.data)
                 _save(folder / f"{split}_labels.npy", np.asarray(found.targets, dtype=np.int64))
+            sums = {name: zlib.crc32(np.load(folder / f"{name}.npy").data) for name in ARRAYS}
+            (folder / CHECKSUMS).write_text(json.dumps(sums))
             folder.chmod(0o755)  # others may share the data folder
-            if cache.exists():
-                shutil.rmtree(cache)  # it could not be read
+            if cache.is_dir():
+                shutil.rmtree(cache)  # it could not be used
+            else:
+                cache.unlink(missing_ok=True)
             folder.rename(cache)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -157,8 +173,16 @@ class Cifar:
 
 
 def _map(cache: Path) -> list[NDArray[Any]]:
-    """Copy-on-write maps: read-only pages, shared by all processes, that torch takes without a warning."""
-    return [np.load(cache / f"{name}.npy", mmap_mode="c") for name in ARRAYS]
+    """Copy-on-write maps: read-only pages, shared by all processes, that torch takes without a warning.
+
+    Raises one of `UNUSABLE` where they are not what was decoded.
+    """
+    arrays = [np.load(cache / f"{name}.npy", mmap_mode="c") for name in ARRAYS]
+    sums = json.loads((cache / CHECKSUMS).read_text())
+    for name, array in zip(ARRAYS, arrays, strict=True):
+        if zlib.crc32(array.data) != sums[name]:
+            raise ValueError(f"{name}: its CRC-32 is not that of the array that was decoded")
+    return arrays
 
 
 def _save(path: Path, array: NDArray[Any]) -> None:
@@ -182,12 +206,10 @@ def _check(path: Path, md5: str, remedy: str) -> None:
 
 def _writable(data: Path) -> Path:
     """Where decoded arrays are kept: the data folder, or the user's cache where that one is read-only."""
-    try:
-        folder = _folder(data)
-    except DataError:
-        folder = data
-    if os.access(folder, os.W_OK):
-        return folder
+    if data.exists() and not data.is_dir():
+        raise DataError(f"{data}: it is a file, expected the folder of the data sets")
+    with suppress(DataError, OSError), tempfile.TemporaryFile(dir=_folder(data)):
+        return data
     key = hashlib.sha256(str(data.absolute()).encode()).hexdigest()[:8]
     return _folder(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / f"polysweep-{key}")
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from trainer.registry import ConfigError
+
 
 class Buffers(NamedTuple):
     """A module's buffers for K rows: floating ones (K, B), counters (K, I)."""
@@ -82,7 +84,9 @@ class Plain:
         """See `Engine`."""
         self._theta.copy_(theta.view(-1))
         batch = images.squeeze(0)
-        logits: Tensor = self._module(batch if self._channels_last else batch.contiguous())
+        logits = self._module(batch if self._channels_last else batch.contiguous())
+        if not isinstance(logits, Tensor):
+            raise ConfigError("model", f"it gives a {type(logits).__name__}, expected logits (images, classes)")
         return logits.unsqueeze(0)
 
     def gradient(self, loss: Tensor) -> Tensor:

@@ -65,6 +65,8 @@ class EpochRunner:
 
     def close(self) -> None:
         """Let go of the captured graphs and their memory."""
+        if self._replay is not None:
+            self._replay.close()
         self._replay = None
 
     def run(self, epoch: int, steps: int, stop: Callable[[], bool]) -> EpochResult | None:

@@ -57,6 +57,10 @@ class Replay:
             place.copy_(value)
         replay()
 
+    def close(self) -> None:
+        """Let go of the captures and of their memory, now and not at some later garbage collection."""
+        self._captured.clear()
+
     def _prepare(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
         if not self._fixed:
             self._fixed = [tensor.clone() for tensor in self._tensors()]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any, Final
 
-from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Options, expected, load
+from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Declaration, expected, load
 
 METHODS: Final = {
     "task": (),
@@ -79,12 +79,12 @@ def _own(kind: str, name: str, target: str) -> Component:
             kind,
             f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
         )
-    declared: dict[str, Any] = getattr(part, "polysweep", {"version": 1})
-    for field in declared.get("uses", {}):
+    declared = getattr(part, "polysweep", Declaration())
+    if not isinstance(declared, Declaration):
+        raise ConfigError(kind, f"{name!r} has an attribute polysweep that is not from trainer.registry.declare")
+    for field in declared.uses or {}:
         if field not in CONDITIONAL:
             raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
-    options = declared.get("options", Options)
-    if not (isinstance(options, type) and issubclass(options, Options)):
-        raise ConfigError(kind, f"{name!r}: its options must be a subclass of trainer.registry.Options")
+    said = {**dict(declared), "uses": declared.uses or {}}
     prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
-    return Component(target, family=name, prepare=prepare, **declared)
+    return Component(target, family=name, prepare=prepare, **said)

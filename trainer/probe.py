@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from trainer.config import COMPONENT_FIELDS, Scalar, TrialConfig
 from trainer.plugins import component, is_own
-from trainer.registry import ConfigError
+from trainer.registry import ConfigError, UserError
 
 FEW: Final = 8
 """Images of a rehearsal."""
@@ -29,16 +29,18 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
     from trainer.stack import Stack
     from trainer.tasks import load_task
 
-    task = load_task(config, data)
     count = min(config.batch_size, FEW)
     try:
+        task = load_task(config, data)
         with torch.random.fork_rng(devices=[]):
             stack = Stack([config], task)
-            runner = EpochRunner(stack)
-            runner.rehearse(count)
             images, _ = next(task.test.chunks(count))
             shape = tuple(stack.evaluate(task.normalise(images)).shape)
-    except ConfigError:
+            if shape != (1, len(images), task.classes):
+                expected = f"(images, classes) = ({len(images)}, {task.classes})"
+                raise ConfigError("model", f"{config.model!r} gives logits {shape[1:]}, expected {expected}")
+            EpochRunner(stack).rehearse(count)
+    except UserError:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -48,11 +50,6 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
             f"a step with {', '.join(f'{kind} {getattr(config, kind)!r}' for kind in own)} fails: "
             f"{type(error).__name__}: {reason} ({where.filename}:{where.lineno})",
         ) from None
-    if shape != (1, len(images), task.classes):
-        raise ConfigError(
-            "model", f"{config.model!r} gives {shape[1:]} for {len(images)} images, expected (images, classes) = "
-            f"({len(images)}, {task.classes})"
-        )  # fmt: skip
 
 
 def refusal(config: TrialConfig, data: str | Path = "") -> str:
@@ -80,7 +77,7 @@ def _refusal(model: str, options: tuple[tuple[str, Scalar], ...], shape: tuple[i
         with torch.random.fork_rng(devices=[]):
             module = component("model", model).load()(shape, classes, **dict(options))
             images = torch.randn(2, 2, *shape)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError("model", f"{model!r} cannot be built: {type(error).__name__}: {error}") from None
     if not isinstance(module, torch.nn.Module):
         raise ConfigError("model", f"{model!r} gives a {type(module).__name__}, expected a torch.nn.Module")
@@ -98,6 +95,6 @@ def _refusal(model: str, options: tuple[tuple[str, Scalar], ...], shape: tuple[i
             if training:
                 engine.gradient(logits.square().mean((1, 2)))
                 engine.statistics()
-    except Exception as error:  # whatever vmap, autograd or the model says
+    except (Exception, SystemExit) as error:  # whatever vmap, autograd or the model says
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else repr(error)
     return ""

@@ -12,9 +12,9 @@ import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
 class UserError(ValueError):
@@ -131,20 +131,33 @@ def declare(
         class Halving(Scheduler): ...
     """
 
+    given = {**locals()}
+    try:
+        declared = Declaration(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"declare({first['loc'][0]}=...)", f"{first['msg']} (got {first['input']!r})") from None
+
     def attach(part: T) -> T:
-        part.polysweep = {  # type: ignore[attr-defined]
-            "version": version,
-            "uses": dict(uses or {}),
-            "options": options,
-            "train_size": train_size,
-            "smallest_class": smallest_class,
-            "augmentations": augmentations,
-            "input_shape": input_shape,
-            "classes": classes,
-        }
+        part.polysweep = declared  # type: ignore[attr-defined]
         return part
 
     return attach
+
+
+class Declaration(BaseModel):
+    """What `declare` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Annotated[int, Field(ge=1)] = 1
+    uses: dict[str, Any] | None = None
+    options: type[Options] = Options
+    train_size: Annotated[int, Field(ge=0)] = 0
+    smallest_class: Annotated[int, Field(ge=0)] = 0
+    augmentations: tuple[Literal[AUGMENTATIONS], ...] = AUGMENTATIONS  # type: ignore[valid-type]
+    input_shape: tuple[int, ...] = ()
+    classes: Annotated[int, Field(ge=0)] = 0
 
 
 _DESCENT: Final = {"momentum": 0.0}

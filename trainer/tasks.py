@@ -166,15 +166,18 @@ def _load(
 ) -> Classification:
     task: Classification = component("task", name).load()(Path(data), val_fraction, **dict(options))
     if is_own("task", name):
-        _check_own(name, task)
+        _check_own(name, task, val_fraction)
     return task.to(device, DTYPES[precision])
 
 
-def _check_own(name: str, task: Any) -> None:
+def _check_own(name: str, task: Any, val_fraction: float) -> None:
     """Raise `ConfigError` where a user's task is not what the trainer takes."""
     if not isinstance(task, Classification):
         kind = type(task).__name__
         raise ConfigError("task", f"{name!r} gives a {kind}, expected a trainer.tasks.Classification")
+    if (task.val is None) != (not val_fraction):
+        what = "nothing" if task.val is None else "images"
+        raise ConfigError("task", f"{name!r} holds out {what} for val_fraction = {val_fraction:g}: docs/extending.md")
     for split, found in (("train", task.train), ("val", task.val), ("test", task.test)):
         if found is None and split == "val":
             continue
@@ -189,6 +192,9 @@ def _check_own(name: str, task: Any) -> None:
             raise ConfigError(
                 "task", f"{name!r}: the labels of {split} are {low} to {high}, expected 0 to {task.classes - 1}"
             )
+    declared, size = component("task", name).train_size, len(task.train) + (len(task.val) if task.val else 0)
+    if declared and declared != size:
+        raise ConfigError("task", f"{name!r} declares a train_size of {declared}, it has {size} training images")
 
 
 def _digits_file() -> Path:
