@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from conftest import ROOT
 
 
@@ -42,6 +43,7 @@ def test_the_benchmark_of_the_data_runs() -> None:
     assert "DataLoader" in answer.stdout and "polysweep" in answer.stdout
 
 
+@pytest.mark.long
 def test_the_benchmark_of_an_epoch_runs_and_its_variants_have_the_same_losses() -> None:
     """In float32 to rounding, step by step from equal states; the pixels are compared to the bit inside."""
     answer = subprocess.run(

@@ -170,7 +170,6 @@ def environment(**more: str) -> dict[str, str]:
         ("val_fraction=0.01", "error: val_fraction: 0.01 of 80 training images of mini_cifar:cifar10 leaves a class"),
         ("precision=tf32", "error: precision: tf32 needs an NVIDIA GPU since Ampere, not this cpu"),
         ("--device=gpu", "error: --device: 'gpu' is not on this machine; expected one of cpu"),
-        ("precision=float16", "error: precision: Input should be 'float32', 'bfloat16', 'float64' or 'tf32'"),
         ("augmentation=mixup", "error: augmentation: Input should be 'none', 'crop+flip' or 'crop+flip+cutout'"),
     ],
 )

@@ -54,14 +54,18 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
         ("task=steps:miscounted", "error: task: 'steps:miscounted' declares a train_size of 9, it has 8 training"),
     ],
 )
-def test_a_part_that_fails_in_a_step_is_found_before_anything_is_claimed(
-    lab: Path, run: Run, setting: str, message: str
-) -> None:
-    values = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "polyak", "epochs": 1, "batch_size": 8}
+def test_a_part_that_fails_in_a_step_is_named_with_the_reason(lab: Path, setting: str, message: str) -> None:
     key, _, value = setting.partition("=")
-    settings = [f"{k}={v}" for k, v in {**values, key: value}.items()]
+    values = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "polyak", "epochs": 1, "batch_size": 8}
+    with pytest.raises(ConfigError) as raised:
+        rehearse(TrialConfig.parse({**values, key: value}))
+    assert f"error: {raised.value}".startswith(message)
+
+
+def test_a_part_that_fails_is_found_before_anything_is_claimed(lab: Path, run: Run) -> None:
+    settings = ["task=digits", "model=steps:too_few", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
     answer = run("train", *settings, "--store", "store", "--wandb", "disabled")
-    assert answer.returncode == 2 and answer.stderr.startswith(message), answer.stderr
+    assert answer.returncode == 2 and answer.stderr.startswith("error: model: 'steps:too_few' gives logits (8, 9)")
     assert len(answer.stderr.strip().splitlines()) == 1
     assert not records(lab / "store")
 

@@ -32,7 +32,7 @@ from trainer.train import train
 
 VALUES = {
     "task": "mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak", "rho": 0.1,
-    "momentum": 0.5, "batch_size": 32, "epochs": 40, "val_fraction": 0.2, "augmentation": "crop+flip+cutout",
+    "momentum": 0.5, "batch_size": 32, "epochs": 70, "val_fraction": 0.2, "augmentation": "crop+flip+cutout",
     "weight_decay": 5e-4,
 }  # fmt: skip
 CONFIG = TrialConfig.parse(VALUES)
@@ -62,7 +62,9 @@ def run_to_the_end(store: Path, data: Path, reported: Path, die_in_write: int | 
         run = StackRun(job(store, data))
         progress = run.advance()
         while progress:
-            reported.write_text(str(progress[0].epoch))
+            aside = reported.with_suffix(".new")
+            aside.write_text(str(progress[0].epoch))
+            aside.replace(reported)  # a kill leaves the old number or the new one
             progress = None if run.is_over else run.advance()
         run.close()
         if Store(str(store)).state(CONFIG.trial_id).state == "finished":
@@ -90,11 +92,11 @@ def test_twenty_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_i
     while kills < KILLS:
         in_write = chance.randrange(1, 24) if kills % 2 else None
         child = context.Process(target=run_to_the_end, args=(tmp_path / "parts", data, reported, in_write))
-        before = Store(str(tmp_path / "parts")).generation(CONFIG.trial_id)
+        before = int(reported.read_text())
         child.start()
         if in_write is None:
-            wait_for(lambda: Store(str(tmp_path / "parts")).generation(CONFIG.trial_id) > before)  # noqa: B023
-            time.sleep(chance.uniform(0.0, 1.0))
+            wait_for(lambda: int(reported.read_text() or 0) > before)  # noqa: B023
+            time.sleep(chance.uniform(0.0, 0.2))
             child.kill()
         child.join(60)
         if child.exitcode == 0:
@@ -106,7 +108,7 @@ def test_twenty_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_i
         epochs.append(0 if content is None else loads(content)["epoch"])
         assert epochs[-1] >= int(reported.read_text()), "an epoch that was stored stays stored"
     assert kills == KILLS
-    assert len(set(epochs)) > 8, f"killed in many epochs: {epochs}"
+    assert len(set(epochs)) >= KILLS // 2, f"every other kill comes after another epoch: {epochs}"
     run_to_the_end(tmp_path / "parts", data, reported)
     (history, row), (expected_history, expected_row) = outcome(tmp_path / "parts"), outcome(tmp_path / "whole")
     assert history == expected_history and len(history) == VALUES["epochs"]
