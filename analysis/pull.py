@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pandas as pd
 
+from sweeps.files import StoreError
 from sweeps.spec import SweepSpec
-from sweeps.store import Store, StoreError
+from sweeps.store import Store
 from trainer.history import HISTORY_COLUMNS, METRICS
 
 LOGGED: Final = tuple(name for name in HISTORY_COLUMNS if name not in ("epoch", "partial"))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from analysis.pull import Pulled
-from sweeps.spec import SweepTrial
+from sweeps.expand import SweepTrial
 from trainer.history import METRICS, SPLITS
 from trainer.registry import UserError, expected
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sweeps.store import Store, StoreError
+from sweeps.files import StoreError
+from sweeps.store import Store
 
 NEWEST: Final = "checkpoint.pt"
 BEFORE: Final = "checkpoint-before.pt"
@@ -18,7 +19,7 @@ def write_checkpoint(store: Store, trial_id: str, checkpoint: Mapping[str, Any])
     from trainer.checkpoint import dumps
 
     folder = f"trials/{trial_id}"
-    store.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}")
+    store.files.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}")
 
 
 def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None) -> None:
@@ -28,14 +29,14 @@ def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None)
     else:
         from trainer.checkpoint import dumps
 
-        store.write(f"trials/{trial_id}/{NEWEST}", dumps(checkpoint))
+        store.files.write(f"trials/{trial_id}/{NEWEST}", dumps(checkpoint))
 
 
 def remove_checkpoints(store: Store, trial_id: str, *, keep_newest: bool) -> None:
     """Remove the one before, which an ended trial does not need any more, and the newest where it is not to stay."""
-    store.remove(f"trials/{trial_id}/{BEFORE}")
+    store.files.remove(f"trials/{trial_id}/{BEFORE}")
     if not keep_newest:
-        store.remove(f"trials/{trial_id}/{NEWEST}")
+        store.files.remove(f"trials/{trial_id}/{NEWEST}")
 
 
 def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
@@ -48,7 +49,7 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
     refused = []
     for name in (NEWEST, BEFORE):
         path = f"trials/{record['trial_id']}/{name}"
-        content = store.read(path)
+        content = store.files.read(path)
         if content is None:
             continue
         try:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-from collections import Counter
-from collections.abc import Mapping
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sweeps.preflight import import_paths
 from trainer.registry import UserError
 
 if TYPE_CHECKING:
-    from sweeps.plan import Plan, TrialState
-    from sweeps.spec import SweepSpec
     from sweeps.store import Store
-    from trainer.tracking import Mode
 
 app = typer.Typer(
     name="polysweep",
-    help="Sweeps over sharpness-aware optimizers: plan, launch, status, table, plot, report.",
+    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, stop, logs, sync, table, plot, report.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,7 +28,7 @@ app = typer.Typer(
 )
 
 StoreOption = Annotated[
-    str, typer.Option("--store", envvar="POLYSWEEP_STORE", help="Folder of the durable trial records.")
+    str, typer.Option("--store", envvar="POLYSWEEP_STORE", help="Folder or s3:// address of the durable trial records.")
 ]
 WandbOption = Annotated[
     str | None,
@@ -53,6 +47,7 @@ SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep sp
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
 MetricOption = Annotated[str | None, typer.Option("--metric", help="A history column. [default: the sweep's metric]")]
 EpochOption = Annotated[str, typer.Option("--epoch", help="best (by the sweep's metric) or last.")]
+InsecureOption = Annotated[bool, typer.Option("--insecure", help="Take a cluster that does not ask for a token.")]
 DEFAULT_STORE = "./polysweep-store"
 
 
@@ -83,7 +78,7 @@ def train(
     """Train one trial: the trainer, Store and claims of a sweep, without Ray."""
     from sweeps.preflight import data_folder
     from sweeps.single import train_one
-    from sweeps.spec import read_settings
+    from sweeps.source import read_settings
     from trainer.config import TrialConfig
     from trainer.tracking import resolve_mode
 
@@ -104,19 +99,25 @@ def train(
 def plan(
     spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a launch would do: cells, trials by state, stacks. Starts and writes nothing."""
+    """Show what a launch would do: cells, trials by state, stacks, time and cost. Starts and writes nothing."""
+    from sweeps.estimate import estimate
+    from sweeps.extend import compare
     from sweeps.plan import plan as make_plan
     from sweeps.preflight import data_folder
+    from sweeps.show import show_plan
     from sweeps.spec import SweepSpec
+    from sweeps.start import warnings
 
-    sweep = SweepSpec.load(spec)
-    made = make_plan(sweep, _store(store).states(sweep), data_folder(data_dir, sweep.launch.data_dir))
-    for warning in [*_warnings(sweep), *made.notes]:
+    place = _store(store)
+    sweep = place.known(SweepSpec.load(spec))
+    made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
+    extension, cost = compare(sweep, place), estimate(made, place)
+    for warning in [*warnings(sweep), *made.notes]:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:
-        print(json.dumps(made.as_json()))
+        print(json.dumps({**made.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
         return
-    _show_plan(made)
+    show_plan(made, extension, cost)
 
 
 @app.command()
@@ -125,75 +126,139 @@ def launch(
     store: StoreOption = DEFAULT_STORE,
     wandb: WandbOption = None,
     data_dir: DataOption = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address", help="A Ray cluster: auto, HOST:PORT or ray://HOST:PORT. [default: a Ray of its own]"
+        ),
+    ] = None,
+    insecure: InsecureOption = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Take a spec that differs from the one launched under this name.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
 ) -> None:
     """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
-    from sweeps.plan import plan as make_plan
-    from sweeps.preflight import check_trials, data_folder
     from sweeps.spec import SweepSpec
+    from sweeps.start import Options, start
     from trainer.tracking import resolve_mode
 
-    mode = resolve_mode(wandb)
-    sweep = SweepSpec.load(spec)
-    place = _writable(store)
-    data = data_folder(data_dir, sweep.launch.data_dir)
-    made = make_plan(sweep, place.states(sweep), data)
-    starting = [trial for stack in made.stacks for trial in stack.trials]
-    check_trials([trial.config for trial in starting], data, sweep.launch.device)
-    for warning in [*_warnings(sweep), *made.notes, *_changes_of_device(made, place)]:
-        print(f"warning: {warning}", file=sys.stderr)
-    place.write_sweep(sweep.name, sweep.text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in sweep.trials])
-    counts = made.counts()
-    if not made.stacks and not counts["running"]:
-        print(
-            f"{sweep.name}: nothing to start, all {counts['trials']} trials have ended ({_ended(counts)})", flush=True
-        )
-        _complete_wandb(made, place, mode)
-        _show_failures(made.states, place)
-        raise typer.Exit(1 if counts["failed"] else 0)
-    print(
-        f"{sweep.name}: {counts['trials']} trials in {len(made.cells())} cells: "
-        f"{counts['new']} new, {counts['interrupted']} to continue, {counts['running']} running elsewhere, "
-        f"{_ended(counts) or '0 ended'}",
-        flush=True,
-    )
-    if verbose:
-        os.environ["WANDB_SILENT"] = "false"
-    from sweeps.launch import launch as run
+    options = Options(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
+    sweep, place = SweepSpec.load(spec), _writable(store)
+    if address is None:
+        raise typer.Exit(start(sweep, place, options))
+    from sweeps.rayenv import prepare
 
-    result = run(sweep, place, wandb=mode, data=data, verbose=verbose)
-    after = make_plan(sweep, result.states)
-    if result.exit_code < 128:  # not interrupted
-        _complete_wandb(after, place, mode)
-    counts = after.counts()
-    left = counts["new"] + counts["interrupted"] + counts["running"]
-    print(f"{sweep.name}: {_ended(counts) or '0 ended'}" + (f", {left} left: launch again" if left else ""))
-    _show_failures(result.states, place)
-    raise typer.Exit(result.exit_code)
+    prepare(address, insecure)
+    from sweeps.cluster import start_at
+
+    raise typer.Exit(start_at(address, sweep, place, options))
 
 
 @app.command()
-def status(name: NameArgument, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+def submit(
+    spec: SpecArgument,
+    address: Annotated[str, typer.Option("--address", help="The cluster's dashboard, http://HEAD:8265.")],
+    store: StoreOption = DEFAULT_STORE,
+    wandb: WandbOption = None,
+    data_dir: DataOption = None,
+    insecure: InsecureOption = False,
+    extend: Annotated[bool, typer.Option("--extend", help="As of launch.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As of launch.")] = False,
+) -> None:
+    """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
+    from sweeps.rayenv import prepare
+    from sweeps.spec import SweepSpec
+
+    sweep = SweepSpec.load(spec)
+    flags = [flag for flag, given in (("--extend", extend), ("--retry-failed", retry_failed)) if given]
+    prepare(address, insecure)
+    from sweeps.cluster import submit as submit_job
+
+    job = submit_job(sweep, address, store, wandb=wandb, data=data_dir, flags=flags, insecure=insecure)
+    print(f"{sweep.name}: submitted as {job}")
+    print(f"polysweep status {sweep.name} --store {store} --watch shows where it stands; polysweep stop ends it")
+
+
+@app.command()
+def status(
+    name: NameArgument,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every two seconds, until all has ended.")
+    ] = False,
+) -> None:
     """Show where a launched sweep stands, cell by cell."""
+    from sweeps.show import show_status
     from sweeps.status import status_of
 
     place = _store(store)
-    spec = _launched(name, place)
+    spec = place.launched(name)
     found = status_of(spec, place)
     if as_json:
         print(json.dumps(found))
         return
-    counts = found["counts"]
-    states = [state for state in counts if state != "trials" and counts[state]]
-    table = Table(title=f"{name}: {counts['trials']} trials{spec.metric.note}")
-    for column in ("cell", *states, f"best {found['metric']}"):
-        table.add_column(column, justify="left" if column == "cell" else "right")
-    for cell in found["cells"]:
-        best = "" if cell["best"] is None else f"{cell['best']:.4f}"
-        table.add_row(_label(cell["cell"]), *[str(cell["counts"].get(s, 0)) for s in states], best)
-    table.add_section()
-    table.add_row("all", *[str(counts[state]) for state in states], "")
-    Console().print(table)
+    console = Console()
+    while True:
+        if watch and console.is_terminal:
+            console.clear()
+        show_status(name, found, spec.metric.note, console)
+        counts = found["counts"]
+        left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
+        if not watch or not left:
+            return
+        time.sleep(2.0)
+        spec = place.launched(name)
+        found = status_of(spec, place)
+
+
+@app.command()
+def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
+    """Stop every launch of a sweep in order: finished epochs are stored, and the next launch goes on from there."""
+    from sweeps.running import stop as stop_launches
+
+    place = _writable(store)
+    place.launched(name)
+    raise typer.Exit(0 if stop_launches(place, name, lambda text: print(text, flush=True)) else 1)
+
+
+@app.command()
+def logs(
+    name: NameArgument,
+    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or how it begins.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Print what is known of one trial: where it ran, its epochs, notes, errors."""
+    from sweeps.show import trial_log
+
+    place = _store(store)
+    listed = [found["trial_id"] for found in place.listed(place.launched(name).name)]
+    matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
+    if len(matching) != 1:
+        many = (
+            f"{len(matching)} trials begin so: {', '.join(matching[:5])}"
+            if matching
+            else "polysweep status NAME --json lists them"
+        )
+        raise UserError(f"TRIAL {trial!r}: {'not unique' if matching else 'no such trial'} in {name}; {many}")
+    for line in trial_log(place, matching[0]):
+        print(line)
+
+
+@app.command()
+def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
+    """Upload to the W&B server exactly what it lacks of a sweep: runs, rows of killed processes, tags."""
+    from sweeps.reconcile import sync as sync_sweep
+    from sweeps.start import use_wandb_settings
+
+    place = _writable(store)
+    spec = place.launched(name)
+    use_wandb_settings(spec)
+    raise typer.Exit(sync_sweep(spec, place, lambda text: print(text, flush=True)))
 
 
 @app.command()
@@ -259,91 +324,5 @@ def _writable(root: str) -> Store:
     return store
 
 
-def _launched(name: str, store: Store) -> SweepSpec:
-    from sweeps.spec import SweepSpec
-
-    return SweepSpec.parse(store.sweep_spec(name), f"sweep {name}", name)
-
-
-def _warnings(spec: SweepSpec) -> list[str]:
-    over = {
-        (trial.config.lr, trial.config.lr_min)
-        for trial in spec.trials
-        if trial.config.lr_min is not None and trial.config.lr_min >= (trial.config.lr or 0)
-    }
-    return [f"cosine with lr_min {low} >= lr {lr}: the step size never falls" for lr, low in sorted(over)]
-
-
-def _changes_of_device(made: Plan, store: Store) -> list[str]:
-    """Trials to be continued elsewhere than where they began: they need not be bitwise what they would have been."""
-    from sweeps.provenance import differences, provenance
-
-    launch = made.spec.launch
-    found: Counter[str] = Counter()
-    for trial in made.trials:
-        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch:
-            before = (store.record(trial.trial_id) or {}).get("provenance", {})
-            found[differences(before, provenance(launch.device, launch.cpus))] += 1
-    return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]
-
-
-def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
-    """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
-    from sweeps.plan import FINAL
-    from sweeps.reconcile import complete
-
-    ended = {t.trial_id: t.config for t in made.trials if made.state(t) in FINAL}
-    complete(ended, store, mode)
-
-
-def _show_plan(made: Plan) -> None:
-    spec, counts = made.spec, made.counts()
-    cells = made.cells()
-    seeds = len({trial.config.seed for trial in made.trials})
-    print(
-        f"{spec.name}: {counts['trials']} trials = {len(cells)} cells x their tuned values x {seeds} seeds "
-        f"({len(spec.variants)} variants)"
-    )
-    tuned = ", ".join(spec.tuned) or "nothing"
-    print(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
-    table = Table()
-    for column, justify in (
-        ("cell", "left"),
-        ("trials", "right"),
-        ("new", "right"),
-        ("interrupted", "right"),
-    ):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for column in ("running", "ended"):
-        table.add_column(column, justify="right")
-    for cell in cells:
-        states = [made.state(trial) for trial in made.trials if dict(trial.cell) == cell]
-        shown = [states.count(state) for state in ("new", "interrupted", "running")]
-        table.add_row(_label(cell), str(len(states)), *map(str, shown), str(len(states) - sum(shown)))
-    Console().print(table)
-    widths = sorted({stack.width for stack in made.stacks})
-    sizes = " or ".join(str(width) for width in widths)
-    print(
-        f"{counts['new']} new, {counts['interrupted']} interrupted, {counts['running']} running, "
-        f"{counts['trials'] - counts['new'] - counts['interrupted'] - counts['running']} done"
-        f"{': ' + _ended(counts) if _ended(counts) else ''}"
-    )
-    print(f"{len(made.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else ""))
-
-
-def _ended(counts: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{counts[state]} {state}" for state in ("finished", "diverged", "failed", "stopped") if counts[state]
-    )
-
-
-def _show_failures(states: Mapping[str, TrialState], store: Store) -> None:
-    for trial_id, state in states.items():
-        if state.state == "failed":
-            record: dict[str, Any] = store.record(trial_id) or {}
-            last = (record.get("error") or "").strip().splitlines()[-1:]
-            print(f"failed: {trial_id}: {' '.join(last)}", file=sys.stderr)
-
-
-def _label(cell: Mapping[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for key, value in cell.items()) or "(all parameters fixed)"
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from trainer.registry import UserError
+
 GRACE_SECONDS: Final = 7.0
 REPEAT_SECONDS: Final = 1.0
 
@@ -37,6 +39,11 @@ class Interruption:
         """130 or 143."""
         return 128 + self.signal
 
+    def request(self, number: int) -> None:
+        """As if the signal had come, but without its deadline: from another thread, by a word in the Store."""
+        if not self.signal:
+            self.signal, self._at = number, time.monotonic()
+
     def _handle(self, number: int, _frame: object) -> None:
         if self.signal:
             if time.monotonic() - self._at > REPEAT_SECONDS:
@@ -49,7 +56,7 @@ class Interruption:
         trouble = ""
         try:
             self.ask_to_stop()
-        except OSError as error:
+        except (OSError, UserError) as error:
             trouble = f" (cannot ask the workers to stop: {error})"
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             print(f"\ninterrupted: storing finished epochs, then out{trouble}", file=sys.stderr)

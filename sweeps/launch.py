@@ -1,78 +1,74 @@
-"""Ray Tune schedules the stacks of a plan. The only module that imports ray.
+"""Ray Tune schedules the stacks of a plan. Ray is imported here and in `cluster.py` only.
 
-One Tune trial is one stack: a class Trainable in a reused actor, one epoch a step. Tune's own checkpoints and
-identities are not used: what a trial is and where it stands is the Store's.
+One Tune trial is one job of `decisions.Supply`: a class Trainable in a reused actor, one epoch a step. Tune's own
+checkpoints and identities are not used: what a trial is and where it stands is the Store's.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# Everything of a local Ray listens on loopback only, and asks for a token that lives as long as the launch.
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-os.environ["RAY_AUTH_MODE"] = "token"
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # the new one prints a table even when told to be silent
-os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
-os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
-os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = str(10**9)
-os.environ["TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S"] = str(10**9)
-
 import ray
 from ray import tune
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
 
+from sweeps.decisions import Supply
 from sweeps.interruption import GRACE_SECONDS, Interruption
-from sweeps.plan import FINAL, StackPlan, TrialState, plan
+from sweeps.plan import FINAL, StackPlan, TrialState
 from sweeps.preflight import import_paths
 from sweeps.progress import Progress
+from sweeps.provenance import THIS_VERSION, version_refusal
 from sweeps.reconcile import OfflineWriter
-from sweeps.record import Job, mark_synced
+from sweeps.record import Job
+from sweeps.rows import RowProgress
+from sweeps.running import Registration
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
-from sweeps.worker import RowProgress, StackRun
+from sweeps.worker import StackRun
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online
 
 WAIT_SECONDS: Final = 1.0
 INFRASTRUCTURE_RETRIES: Final = 3
-
+"""Times that Tune starts a job again whose worker or node has died; after that the next round takes it up."""
 
 _online: Online | None = None
 
 
-def _worker_online(store: str) -> Online:
+def _worker_online() -> Online:
     """This worker process's connection to the W&B server."""
     global _online  # noqa: PLW0603
     if _online is None:
-        _online = Online(lambda trial_id: mark_synced(Store(store), trial_id))
+        _online = Online()
     return _online
 
 
 class StackTrainable(tune.Trainable):
-    """One stack; `config["job"]` is a `Job` as a dict, `config["online"]` whether W&B is logged to as it trains.
+    """The stacks of one job, one after the other.
 
-    `config["path"]` are folders of the user's own parts.
+    `config["jobs"]` are `Job`s as dicts, `config["online"]` says whether W&B is logged to as they train,
+    `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start nothing yet: a reused actor is set up before it is known what for."""
+        if refusal := version_refusal(config["version"]):
+            raise RuntimeError(refusal)
         self._run: StackRun | None = None
-        self._job = Job(**config["job"])
+        self._jobs = [Job(**job) for job in config["jobs"]]
         self._online = bool(config["online"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
@@ -80,23 +76,23 @@ class StackTrainable(tune.Trainable):
         signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take the next stack."""
+        """Take the next job."""
         self._close()
-        self._job = Job(**new_config["job"])
+        self._jobs = [Job(**job) for job in new_config["jobs"]]
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch of the stack."""
+        """Train one epoch of the first stack that is not over."""
         if self._run is None:
-            online = _worker_online(self._job.store) if self._online else None
-            self._run = StackRun(self._job, online, interrupted=self._terminated.is_set)
+            online = _worker_online() if self._online else None
+            self._run = StackRun(self._jobs[0], online, interrupted=self._terminated.is_set)
         progress = self._run.advance()
-        over = progress is None or self._run.is_over
-        if over:
+        if progress is None or self._run.is_over:
             self._close()
+            self._jobs.pop(0)
         if self._terminated.is_set():
             os._exit(128 + signal.SIGTERM)  # everything is stored; Tune starts another worker, if it goes on at all
-        return {"rows": [vars(row) for row in progress or []], "done": over}
+        return {"rows": [vars(row) for row in progress or []], "done": not self._jobs}
 
     def cleanup(self) -> None:
         """End the process's work in order."""
@@ -146,144 +142,270 @@ class _Watcher(tune.Callback, tune.Stopper):
         return bool(self._interruption.signal)
 
 
+class _Searcher(Searcher):
+    """Gives Tune the jobs of a supply, one when there is room for it."""
+
+    def __init__(self, next_job: Callable[[], dict[str, Any] | None]) -> None:
+        super().__init__()
+        self._next = next_job
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
+        """The next job, or that there is none."""
+        return self._next() or Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """What has come of it is in the Store."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+
+class _Pruner(FIFOScheduler):
+    """Ends the jobs that a supply decides to end."""
+
+    def __init__(self, update: Callable[[list[RowProgress]], list[str]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._update = update
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:  # noqa: ARG002
+        """One epoch of a job is done."""
+        ended = self._update([RowProgress(**row) for row in result["rows"]])
+        return TrialScheduler.STOP if ended else TrialScheduler.CONTINUE
+
+
 @dataclass(frozen=True)
 class LaunchResult:
-    """How a launch ended: the trials' states, and the exit code."""
+    """How a launch ended: the sweep with all its points, the trials' states, the exit code, and why it ended early."""
 
+    spec: SweepSpec
     states: Mapping[str, TrialState]
     exit_code: int
-
-
-def launch(spec: SweepSpec, store: Store, *, wandb: Mode, data: str, verbose: bool = False) -> LaunchResult:
-    """Run every trial of `spec` that is new or interrupted, and wait for those that another launch runs.
-
-    Raises `UserError` where the machine lacks what a stack asks for.
-    """
-    cores = len(os.sched_getaffinity(0))
-    if spec.launch.cpus > cores:
-        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {cores} cores")
-    stop_file = store.stop_file(spec.name, secrets.token_hex(8))
-    interruption = Interruption(lambda: store.write(stop_file, b""))
-    interruption.install()
-    try:
-        with _local_ray(cores, verbose) as folder:
-            interruption.install()
-            if spec.launch.gpus > ray.cluster_resources().get("GPU", 0):
-                raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
-            configs = {trial.trial_id: trial.config for trial in spec.trials}
-            offline = OfflineWriter(store, configs) if wandb == "offline" else None
-            try:
-                with Progress(spec, store.states(spec)) as progress:
-                    watcher = _Watcher(progress, interruption, offline)
-                    _Rounds(spec, store, wandb, data, folder, progress, interruption, watcher, stop_file, verbose).run()
-            finally:
-                if offline:
-                    offline.close(wait=not interruption.signal)
-    finally:
-        store.remove(stop_file)
-    states = store.states(spec)
-    if interruption.signal:
-        return LaunchResult(states, interruption.exit_code)
-    ended_well = all(state.state in FINAL and state.state != "failed" for state in states.values())
-    return LaunchResult(states, 0 if ended_well else 1)
+    reason: str = ""
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """Rounds of Tune: what is free first; then what others held and have left."""
+class Settings:
+    """What a launch is told besides its spec."""
 
-    spec: SweepSpec
     store: Store
     wandb: Mode
     data: str  # folder of the data sets
-    folder: str
-    progress: Progress
-    interruption: Interruption
-    watcher: _Watcher
-    stop_file: str
-    verbose: bool
+    verbose: bool = False
+    address: str | None = None  # of a cluster; None: a Ray of this process's own
+    patience: float = 0.0  # of the workers' Store
+
+
+def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lambda: None) -> LaunchResult:
+    """Run every trial of `spec` that is new or interrupted, and wait for those that another launch runs.
+
+    `check` is called once Ray is up. Raises `UserError` where the machines lack what a stack asks for.
+    """
+    store = settings.store
+    interruption = Interruption()
+    interruption.install()
+    with Registration(store, spec.name, lambda: interruption.request(signal.SIGTERM)) as registration:
+        interruption.ask_to_stop = registration.ask_to_stop
+        with _ray(settings) as folder:
+            interruption.install()
+            check()
+            _check_resources(spec, settings.address)
+            supply = Supply(spec, store, settings.data)
+            offline = OfflineWriter(store, supply) if settings.wandb == "offline" else None
+            try:
+                with Progress(supply.spec, supply.states()) as progress:
+                    rounds = _Rounds(supply, settings, folder, progress, interruption, offline, registration)
+                    rounds.run()
+            finally:
+                if offline:
+                    offline.close(wait=not interruption.signal)
+    states = supply.states()
+    if interruption.signal:
+        return LaunchResult(supply.spec, states, interruption.exit_code)
+    left = [state for state in states.values() if state.state not in FINAL]
+    failed = any(state.state == "failed" for state in states.values())
+    if supply.target_reached:
+        reason = f"{spec.metric.name} has reached its target {spec.metric.target}; {len(left)} trials are not started"
+        return LaunchResult(supply.spec, states, int(failed), reason)
+    reason = "bayes finds no point that has not been tried; the sweep is over" if supply.exhausted else ""
+    return LaunchResult(supply.spec, states, int(failed or bool(left)), reason)
+
+
+def _check_resources(spec: SweepSpec, address: str | None) -> None:
+    """Whether one stack fits on some node."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
+    where = "this machine has" if address is None else "no node of the cluster has more than"
+    if spec.launch.cpus > most:
+        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but {where} {most} cores")
+    if spec.launch.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
+        raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
+
+
+class _Rounds:
+    """Rounds of Tune: what is free first; then what others held and have left."""
+
+    def __init__(
+        self,
+        supply: Supply,
+        settings: Settings,
+        folder: str,
+        progress: Progress,
+        interruption: Interruption,
+        offline: OfflineWriter | None,
+        registration: Registration,
+    ) -> None:
+        self._supply = supply
+        self._settings = settings
+        self._folder = folder
+        self._progress = progress
+        self._interruption = interruption
+        self._watcher = _Watcher(progress, interruption, offline)
+        self._registration = registration
 
     def run(self) -> None:
         """Until nothing is left, or a signal has come."""
         before: object = None
-        errors: list[Exception] = []
-        while not self.interruption.signal:
-            states = self.store.states(self.spec)
-            self.progress.refresh(states)
-            stacks = plan(self.spec, states, self.data).stacks
+        errors: Sequence[Exception] = []
+        while not self._interruption.signal:
+            states = self._supply.states()
+            self._progress.grow(self._supply.spec)
+            self._progress.refresh(states)
+            made = self._supply.begin(states)
             held = [state for state in states.values() if state.state == "running"]
-            if stacks:
+            if self._supply.has_more(made):
                 if before == states:  # a whole round changed nothing: another one would not either
                     if errors:
-                        raise RuntimeError(f"{len(errors)} stacks could not be run; the first error:\n{errors[0]}")
+                        raise UserError(_first_error(errors))
                     return
                 before = states
-                errors = self._fit([self._job(stack, states) for stack in stacks])
-            elif held:
+                errors = self._fit()
+            elif held and not self._supply.target_reached:
                 holders = ", ".join(sorted({state.holder for state in held}))
-                self.progress.note(f"waiting for {len(held)} trials that {holders} runs")
+                self._progress.note(f"waiting for {len(held)} trials that {holders} runs")
                 time.sleep(WAIT_SECONDS)
             else:
                 return
 
+    def _next_job(self) -> dict[str, Any] | None:
+        """The next job as the config of a Tune trial."""
+        if self._interruption.signal:
+            return None
+        found = self._supply.next()
+        if found is None:
+            return None
+        stacks, states = found
+        if self._supply.spec.method == "bayes":
+            self._progress.grow(self._supply.spec)
+        return {"jobs": [self._job(stack, states) for stack in stacks]}
+
     def _job(self, stack: StackPlan, states: Mapping[str, TrialState]) -> dict[str, Any]:
-        launch_ = self.spec.launch
+        spec = self._supply.spec
         return asdict(
             Job(
-                store=self.store.root,
+                store=self._settings.store.root,
                 configs=tuple(trial.config.canonical() for trial in stack.trials),
                 width=stack.width,
                 epoch=stack.epoch,
-                sweeps=(self.spec.name,),
+                sweeps=(spec.name,),
+                launch=self._registration.id,
                 over={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
-                device=launch_.device,
-                data=self.data,
-                threads=launch_.cpus,
-                checkpoint_seconds=launch_.checkpoint_seconds,
-                keep=launch_.keep,
-                metric=self.spec.metric.name,
-                goal=self.spec.metric.goal,
-                stop_file=self.stop_file,
+                device=spec.launch.device,
+                data=self._settings.data,
+                threads=spec.launch.cpus,
+                checkpoint_seconds=spec.launch.checkpoint_seconds,
+                keep=spec.launch.keep,
+                metric=spec.metric.name,
+                goal=spec.metric.goal,
+                stop_file=self._registration.stop_file,
+                max_failures=spec.launch.max_failures,
+                early=spec.early_terminate is not None,
+                patience=self._settings.patience,
             )
         )
 
-    def _fit(self, jobs: Sequence[Mapping[str, Any]]) -> list[Exception]:
-        """One Tune experiment over the jobs; returns when all have ended or an interruption came.
+    def _update(self, rows: list[RowProgress]) -> list[str]:
+        ended = self._supply.update(rows)
+        last = {row.trial_id: row for row in rows}
+        self._progress.update([RowProgress(t, last[t].epoch, "stopped", {}) for t in ended if t in last])
+        return ended
 
-        Returns the errors of stacks that failed again and again for reasons that are not the trials' own.
+    def _fit(self) -> Sequence[Exception]:
+        """One Tune experiment; returns when all its jobs have ended or an interruption came.
+
+        Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
         """
-        resources = {"cpu": self.spec.launch.cpus, "gpu": self.spec.launch.gpus}
+        wanted = self._supply.spec.launch
         results = tune.Tuner(
-            tune.with_resources(StackTrainable, resources),
-            param_space={"job": tune.grid_search(list(jobs)), "online": self.wandb == "online", "path": import_paths()},
-            tune_config=tune.TuneConfig(reuse_actors=True),
+            tune.with_resources(StackTrainable, {"cpu": wanted.cpus, "gpu": wanted.gpus}),
+            param_space={
+                "online": self._settings.wandb == "online",
+                "path": import_paths(),
+                "version": THIS_VERSION,
+            },
+            tune_config=tune.TuneConfig(
+                reuse_actors=True,
+                num_samples=-1,
+                search_alg=_Searcher(self._next_job),
+                scheduler=_Pruner(self._update),
+                max_concurrent_trials=wanted.concurrency or (self._slots() if self._supply.spec.by_points else None),
+            ),
             run_config=tune.RunConfig(
-                storage_path=self.folder,
-                stop=self.watcher,
-                callbacks=[self.watcher],
-                verbose=1 if self.verbose else 0,
+                storage_path=self._folder,
+                stop=self._watcher,
+                callbacks=[self._watcher],
+                verbose=1 if self._settings.verbose else 0,
                 failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
         ).fit()
         return list(results.errors)
 
+    def _slots(self) -> int:
+        """Stacks that there is room for."""
+        resources, wanted = ray.cluster_resources(), self._supply.spec.launch
+        slots = int(resources.get("CPU", 1)) // wanted.cpus
+        return max(1, min(slots, int(resources.get("GPU", 0) / wanted.gpus)) if wanted.gpus else slots)
+
+
+def _first_error(errors: Sequence[Exception]) -> str:
+    """What a user is told of stacks that no worker could run."""
+    lines = [line.strip() for line in str(errors[0]).splitlines() if line.strip()]
+    return f"{len(errors)} stacks could not be run: {lines[-1] if lines else type(errors[0]).__name__}"
+
 
 @contextmanager
-def _local_ray(cores: int, verbose: bool) -> Iterator[str]:
-    """A Ray of this process's own, on loopback, in a temporary folder that goes with it; yields the folder."""
+def _ray(settings: Settings) -> Iterator[str]:
+    """Ray, of this process's own or a cluster's; yields a folder for Tune that goes with it."""
+    verbose = settings.verbose
     folder = tempfile.mkdtemp(prefix="polysweep-")
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.CRITICAL)
+    options: dict[str, Any] = {
+        "log_to_driver": verbose,
+        "logging_level": logging.INFO if verbose else logging.CRITICAL,
+    }
+    if settings.address is None:
+        options |= {
+            "address": "local",
+            "num_cpus": len(os.sched_getaffinity(0)),
+            "include_dashboard": False,
+            "_temp_dir": folder,
+        }
     try:
-        ray.init(
-            address="local",
-            num_cpus=cores,
-            include_dashboard=False,
-            log_to_driver=verbose,
-            logging_level=logging.INFO if verbose else logging.CRITICAL,
-            _temp_dir=folder,
-        )
+        if settings.address is None or not ray.is_initialized():
+            ray.init(**options)
         yield folder
     finally:
-        ray.shutdown()
+        if settings.address is None:
+            ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

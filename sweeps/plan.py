@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sweeps.spec import SweepSpec, SweepTrial
+from sweeps.expand import SweepTrial, by_cell, by_point
+from sweeps.spec import SweepSpec
 from trainer.plugins import component, is_own
 
 State = Literal["new", "interrupted", "running", "finished", "diverged", "failed", "stopped"]
@@ -43,6 +44,7 @@ class TrialState:
     holder: str = ""  # who runs it, where its state is `running`
     generation: int = 0  # of the claim that was looked at for this
     elsewhere: bool = False  # whether the holder is on another machine, so that only its heartbeat tells
+    damage: str = ""  # what is wrong with its record, which then counts as failed
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,44 @@ class Plan:
     @cached_property
     def stacks(self) -> list[StackPlan]:
         """New and interrupted trials as stacks: rows of one signature, K and epoch, in the spec's order."""
+        return [stack for job in self.jobs for stack in job]
+
+    @cached_property
+    def jobs(self) -> list[tuple[StackPlan, ...]]:
+        """The stacks as they are handed out: one by one, or, where results decide what is run, those of one point."""
+        if not self.spec.by_points:
+            return [(stack,) for stack in self._stacks(self.trials)]
+        jobs = (tuple(self._stacks(members)) for members in by_point(self.trials))
+        return [job for job in jobs if job]
+
+    def _stacks(self, trials: Sequence[SweepTrial]) -> list[StackPlan]:
         groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
-        for trial in self.trials:
+        for trial in trials:
             state = self.states[trial.trial_id]
             if state.state in ("new", "interrupted"):
-                width = state.width or stack_width(self.spec, trial, self.data)[0]
-                groups.setdefault((trial.config.signature, width, state.epoch), []).append(trial)
+                width = state.width or self._width(trial)[0]
+                groups.setdefault((trial.family.signature, width, state.epoch), []).append(trial)
         return [
             StackPlan(tuple(members[start : start + width]), width, epoch)
             for (_, width, epoch), members in groups.items()
             for start in range(0, len(members), width)
         ]
 
+    def _width(self, trial: SweepTrial) -> tuple[int, str]:
+        known = self._widths.get(id(trial.family))
+        if known is None:
+            known = self._widths[id(trial.family)] = stack_width(self.spec, trial, self.data)
+        return known
+
+    @cached_property
+    def _widths(self) -> dict[int, tuple[int, str]]:
+        return {}
+
     @property
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
         new = [trial for trial in self.trials if self.state(trial) == "new"]
-        return list(dict.fromkeys(note for trial in new if (note := stack_width(self.spec, trial, self.data)[1])))
+        return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
     @property
     def trials(self) -> list[SweepTrial]:
@@ -102,7 +125,18 @@ class Plan:
 
     def cells(self) -> list[dict[str, Any]]:
         """The distinct cells, in the spec's order."""
-        return list({repr(trial.cell): dict(trial.cell) for trial in self.trials}.values())
+        return [members[0].cell for members in self.members]
+
+    @cached_property
+    def members(self) -> list[list[SweepTrial]]:
+        """The trials of each cell."""
+        return by_cell(self.trials)
+
+    @property
+    def proposals_left(self) -> int:
+        """Points that a bayes sweep has still to propose."""
+        known = len(self.spec.suggestions)
+        return max(0, (self.spec.points or 0) - known) if self.spec.method == "bayes" else 0
 
     def as_json(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""
@@ -113,7 +147,7 @@ class Plan:
             "trials": [
                 {
                     "trial_id": trial.trial_id,
-                    "cell": dict(trial.cell),
+                    "cell": trial.cell,
                     "config": trial.config.canonical(),
                     "state": self.state(trial),
                 }
@@ -133,18 +167,21 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
 
     It does not depend on how many trials are left, so neither do the numbers.
     """
-    model = trial.config.model
+    if spec.by_points:
+        return len(spec.seeds), ""
+    first = trial.family.first
+    model = first.model
     if spec.launch.stack == "auto":
         device = device_class() if spec.launch.gpus else "cpu"
         if device not in STACKS:
             return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
-        shape = "x".join(map(str, component("task", trial.config.task).input_shape))
+        shape = "x".join(map(str, component("task", first.task).input_shape))
         return STACKS[device].get(f"{model} {shape}", 1), ""
     width = spec.launch.stack
     if width > 1 and is_own("model", model):
         from trainer.probe import refusal
 
-        reason = refusal(trial.config, data)
+        reason = refusal(first, data)
         if reason:
             return 1, f"model {model!r} cannot be stacked ({reason}): K = 1"
     return width, ""

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from sweeps.plan import FINAL, TrialState
+from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
-from sweeps.worker import RowProgress
 
 PLAIN_SECONDS: Final = 15.0
 
@@ -24,11 +24,11 @@ class Progress:
 
     def __init__(self, spec: SweepSpec, states: Mapping[str, TrialState], console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
-        self._spec = spec
-        self._trials = {trial.trial_id: trial for trial in spec.trials}
-        self._epochs = {trial.trial_id: trial.config.epochs for trial in spec.trials}
         self._running: set[str] = set()
         self._best: float | None = None
+        self._outcomes: dict[str, str] = {}
+        self._done_epochs: dict[str, int] = {}
+        self._ended = self._trained = 0  # trials that have ended, and epochs of all trials that are behind
         self._started = self._printed_at = time.monotonic()
         self._bar = Bar(
             TextColumn("{task.description}"),
@@ -40,11 +40,10 @@ class Progress:
             disable=not self._console.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task(spec.name, total=len(self._trials), note="starting")
-        self._outcomes: dict[str, str] = {}
-        self._done_epochs: dict[str, int] = {}
+        self._task = self._bar.add_task(spec.name, total=len(spec.trials), note="starting")
+        self.grow(spec)
         self.refresh(states)
-        self._epochs_before = sum(self._done_epochs.values())
+        self._trained_before = self._trained
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -55,25 +54,39 @@ class Progress:
     ) -> None:
         self._bar.stop()
 
+    def grow(self, spec: SweepSpec) -> None:
+        """Take over a sweep that may have got further points."""
+        self._spec = spec
+        self._trials = {trial.trial_id: trial for trial in spec.trials}
+        self._total = (spec.run_cap or 0) if spec.method == "bayes" else len(self._trials)
+        self._all_epochs = sum(trial.epochs for trial in spec.trials)
+        self._bar.update(self._task, total=self._total)
+
     def refresh(self, states: Mapping[str, TrialState]) -> None:
         """Take over what the Store says."""
         for trial_id, state in states.items():
-            self._outcomes[trial_id] = state.state
-            self._done_epochs[trial_id] = self._epochs[trial_id] if state.state in FINAL else state.epoch
+            self._set(trial_id, state.state, state.epoch)
         self._running.clear()
 
     def update(self, rows: Sequence[RowProgress]) -> None:
         """Take over one epoch of a stack."""
         for row in rows:
-            self._outcomes[row.trial_id] = row.outcome
-            over = row.outcome != "running"
-            self._done_epochs[row.trial_id] = self._epochs[row.trial_id] if over else row.epoch
-            (self._running.discard if over else self._running.add)(row.trial_id)
+            self._set(row.trial_id, row.outcome, row.epoch)
+            (self._running.add if row.outcome == "running" else self._running.discard)(row.trial_id)
             value = row.history.get(self._spec.metric.name)
             if value is not None:
                 better = max if self._spec.metric.goal == "maximize" else min
                 self._best = value if self._best is None else better(self._best, value)
         self._show(self._note())
+
+    def _set(self, trial_id: str, outcome: str, epoch: int) -> None:
+        if trial_id not in self._trials:
+            return
+        over = outcome in FINAL
+        epochs = self._trials[trial_id].epochs if over else epoch
+        self._ended += over - (self._outcomes.get(trial_id) in FINAL)
+        self._trained += epochs - self._done_epochs.get(trial_id, 0)
+        self._outcomes[trial_id], self._done_epochs[trial_id] = outcome, epochs
 
     def note(self, text: str) -> None:
         """Say something else for a while."""
@@ -82,7 +95,7 @@ class Progress:
     @property
     def done(self) -> int:
         """Trials that have ended."""
-        return sum(outcome in FINAL for outcome in self._outcomes.values())
+        return self._ended
 
     def _show(self, note: str) -> None:
         self._bar.update(self._task, completed=self.done, note=note)
@@ -90,7 +103,7 @@ class Progress:
         if not self._console.is_terminal and now - self._printed_at >= PLAIN_SECONDS:
             self._printed_at = now
             self._console.print(
-                f"{self._spec.name}: {self.done}/{len(self._trials)} trials, {note}",
+                f"{self._spec.name}: {self.done}/{self._total} trials, {note}",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -110,10 +123,10 @@ class Progress:
 
     def _time_left(self) -> timedelta | None:
         """From the epochs trained by this launch and those that are left."""
-        trained = sum(self._done_epochs.values()) - self._epochs_before
+        trained = self._trained - self._trained_before
         if trained <= 0:
             return None
-        left = sum(self._epochs.values()) - sum(self._done_epochs.values())
+        left = self._all_epochs - self._trained
         return timedelta(seconds=round((time.monotonic() - self._started) * left / trained))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -9,9 +10,24 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from sweeps.plan import device_class
+from trainer import __version__
 from trainer.config import NUMERICS
+
+
+def image() -> dict[str, Any] | None:
+    """What the image that this process runs in says of itself: commit, dirty, lock, target; None outside of one.
+
+    Its file is named by POLYSWEEP_IMAGE_INFO.
+    """
+    path = os.environ.get("POLYSWEEP_IMAGE_INFO")
+    try:
+        found = json.loads(Path(path).read_text()) if path else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @lru_cache(maxsize=4)
@@ -19,16 +35,34 @@ def provenance(device: str, threads: int) -> dict[str, Any]:
     """What besides the config a trial's numbers may depend on."""
     return {
         "numerics": NUMERICS,
-        "commit": _commit(),
+        "commit": commit(),
         "versions": {
             "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("polysweep", "torch", "numpy", "ray", "wandb")},
+            "polysweep": __version__,
+            **{name: metadata.version(name) for name in ("torch", "numpy", "ray", "wandb")},
         },
         "device": device,
-        "device_model": _device_model(device),
+        "device_model": device_model(device),
         "threads": threads,
-        "image": os.environ.get("POLYSWEEP_IMAGE"),
+        "image": image(),
     }
+
+
+THIS_VERSION: Final = {"polysweep": __version__, "numerics": NUMERICS}
+"""What driver and workers have to agree on."""
+
+
+def version_refusal(driver: Mapping[str, Any]) -> str:
+    """Why a worker that runs this code is refused by a driver of another version, both named; else empty."""
+    if driver == THIS_VERSION:
+        return ""
+    here, there = said_version(THIS_VERSION), said_version(driver)
+    return f"the worker on {platform.node()} runs {here}, the driver {there}: install the same on both"
+
+
+def said_version(version: Mapping[str, Any]) -> str:
+    """A version in words."""
+    return f"polysweep {version['polysweep']} with NUMERICS {version['numerics']}"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -37,7 +71,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {old[key]!r} before, {new[key]!r} now" for key in changed)
 
 
-def _device_model(device: str) -> str:
+def device_model(device: str, *, imports: bool = True) -> str:
+    """The name of the CPU or GPU; without `imports` by the driver's files alone, as a plan has to."""
+    if device != "cpu" and not imports:
+        return device_class()
     if device != "cpu":
         import torch
 
@@ -51,8 +88,15 @@ def _device_model(device: str) -> str:
     return platform.processor() or platform.machine()
 
 
-def _commit() -> str | None:
-    """The commit of the checkout that the package runs from, `+` where it has uncommitted changes."""
+def commit() -> str | None:
+    """The commit of the checkout or image that the package runs from, `+` where it has uncommitted changes.
+
+    A job that was submitted is told in POLYSWEEP_COMMIT.
+    """
+    if told := os.environ.get("POLYSWEEP_COMMIT"):
+        return told
+    if (built := image()) is not None:
+        return f"{built.get('commit')}{'+' if built.get('dirty') else ''}"
     folder = Path(__file__).resolve().parent.parent
     if not (folder / ".git").exists():
         return None

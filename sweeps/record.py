@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.claims import Claim
 from sweeps.plan import FINAL
 from sweeps.provenance import provenance
-from sweeps.store import Claim, Store
+from sweeps.store import Store
 from trainer.config import TrialConfig
 
 
@@ -20,8 +22,9 @@ class Job:
     store: str
     configs: tuple[Mapping[str, Any], ...]  # canonical
     width: int  # K
-    epoch: int  # that the trials are thought to stand at
+    epoch: int = 0  # that the trials are thought to stand at
     sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
+    launch: str = ""  # whose worker this is
     over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
     device: str = "cpu"
     data: str = ""  # folder of the data sets
@@ -31,6 +34,9 @@ class Job:
     metric: str = "test/top1"
     goal: str = "maximize"
     stop_file: str = ""  # in the Store; its existence asks to stop
+    max_failures: int = 3  # times that a trial is tried again after an error of its own
+    early: bool = False  # whether the first of `sweeps` may decide that a trial stops
+    patience: float = 0.0  # seconds that a call to the Store is repeated while it fails
 
 
 def mark_synced(store: Store, trial_id: str) -> None:
@@ -38,6 +44,11 @@ def mark_synced(store: Store, trial_id: str) -> None:
     record = store.record(trial_id)
     if record is not None and record["outcome"] in FINAL:
         store.write_record(trial_id, {**record, "wandb": "online"})
+
+
+def digits(signature: str) -> str:
+    """Eight digits that stand for what the rows of a stack share: trials of one signature cost the same."""
+    return hashlib.sha256(signature.encode()).hexdigest()[:8]
 
 
 def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:
@@ -54,6 +65,9 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
         "error": None,
         "diverged": None,
         "wandb": None,
+        "failures": 0,
+        "extremes": {},
+        "signature": digits(config.signature),
         "sessions": [],
         "notes": [],
     }

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import replace
 
 from rich.console import Console
 
+from sweeps.claims import STALE_SECONDS
 from sweeps.interruption import Interruption
 from sweeps.plan import FINAL, TrialState
 from sweeps.preflight import check_trials
 from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
-from sweeps.record import Job, mark_synced
-from sweeps.store import STALE_SECONDS, Store
-from sweeps.worker import RowProgress, StackRun
+from sweeps.record import Job
+from sweeps.rows import RowProgress
+from sweeps.store import Store
+from sweeps.worker import StackRun
 from trainer.config import TrialConfig
 from trainer.device import check_device
 from trainer.registry import UserError
@@ -64,19 +65,14 @@ def train_one(
     )
     interruption = Interruption()
     interruption.install()
-    online = Online(lambda done: mark_synced(store, done)) if wandb == "online" else None
+    online = Online() if wandb == "online" else None
     run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
     try:
-        if (progress := run.advance()) is None and store.state(trial_id).epoch != job.epoch:
-            # The record was behind the checkpoint, or the checkpoint was lost: now the record says where it stands.
-            run.close()
-            state = store.state(trial_id)
-            job = replace(job, epoch=state.epoch, over={trial_id: state.generation})
-            run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
-            progress = run.advance()
+        progress = run.advance()
         while progress is not None:
-            for text in filter(None, (_values(row) for row in progress)):
-                say(f"epoch {progress[0].epoch}/{config.epochs}: {text}")
+            for row in progress:
+                if text := _values(row):
+                    say(f"epoch {row.epoch}/{config.epochs}: {text}")
             progress = None if run.is_over else run.advance()
     finally:
         run.close()

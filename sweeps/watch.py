@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sweeps.store import HEARTBEAT_SECONDS, Claim, Store
+from sweeps.claims import HEARTBEAT_SECONDS, Claim
+from sweeps.store import Store
 
 POLL_SECONDS: Final = 0.3
 log = logging.getLogger("polysweep.worker")
@@ -40,7 +41,7 @@ class Watch:
                     last_beat = time.monotonic()
                     for claim in self._claims:
                         claim.beat()
-                if self._stop_file and self._store.exists(self._stop_file):
+                if self._stop_file and self._store.files.exists(self._stop_file):
                     self.stop.set()
                 self._tick()
             except Exception:

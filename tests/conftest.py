@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,74 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60.0, process: Any =
     raise AssertionError(f"not within {seconds} s: {condition}")
 
 
-def records(store: Path) -> dict[str, dict[str, Any]]:
+def records(store: Path | str) -> dict[str, dict[str, Any]]:
     """Every trial's record by id."""
-    return {path.parent.name: json.loads(path.read_text()) for path in store.glob("trials/*/record.json")}
+    from sweeps.store import Store
+
+    place = Store(str(store))
+    return dict(place.records(place.files.names("trials")))
+
+
+MOTO = Path(sys.executable).parent.parent / "moto/bin/moto_server"
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """An S3 endpoint on loopback; yields its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert MOTO.exists(), "run `make test`: it installs the S3 server into an environment of its own"
+    process = subprocess.Popen(
+        [MOTO, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(lambda: _listens(port), 60)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty bucket, `s3://name`; endpoint and credentials are in the environment."""
+    import s3fs
+
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
+    return f"s3://{bucket}"
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.long)])
+def trained(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """As `root`, for tests that train: on the object store they belong to the long ones."""
+    return _root(request, tmp_path)
+
+
+@pytest.fixture(params=["local", "s3"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a Store may be: a path, and an address of an object store."""
+    return _root(request, tmp_path)
+
+
+def _root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "local":
+        return str(tmp_path / "store")
+    return f"{request.getfixturevalue('s3')}/store"
 
 
 @pytest.fixture
@@ -171,6 +237,26 @@ class Wandb:
         with urllib.request.urlopen(f"{self.url}/dump", timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
+
+    def fail(self, status: int, **how: Any) -> None:
+        """Answer requests with `status`; `how`: retry_after (s), every (n-th only), only (a kind), applied (bool)."""
+        self._control(mode="fail", status=status, **how)
+
+    def hang(self, **how: Any) -> None:
+        """Never answer requests; `how` as for `fail`."""
+        self._control(mode="hang", **how)
+
+    def slow(self, seconds: float, **how: Any) -> None:
+        """Look at requests as late as that, even when their client is gone by then; `how`: only."""
+        self._control(delay=seconds, **how)
+
+    def recover(self) -> None:
+        """Answer again; requests that hang get a 503."""
+        self._control()
+
+    def _control(self, **fault: Any) -> None:
+        with urllib.request.urlopen(f"{self.url}/control", json.dumps(fault).encode(), timeout=10):
+            pass
 
 
 @pytest.fixture

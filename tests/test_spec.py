@@ -8,7 +8,8 @@ import pytest
 from conftest import ROOT
 
 from sweeps.plan import TrialState, plan
-from sweeps.spec import SpecError, SweepSpec, read_settings
+from sweeps.source import SpecError, read_settings
+from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 
 GOOD = """\
@@ -95,8 +96,63 @@ WRONG = {
     "no mapping": ("- 1\n- 2\n", 1, ["a sweep spec is a mapping", "list"]),
     "empty": ("", 1, ["a sweep spec is a mapping", "empty file"]),
     "unknown key": (GOOD + "seedz: 3\n", 15, ["unknown key: 'seedz'", "did you mean 'seeds'", "variants"]),
-    "a key of later": (GOOD + "run_cap: 3\n", 15, ["not supported yet: 'run_cap'"]),
-    "a method of later": (GOOD.replace("grid", "bayes"), 1, ["'bayes'", "not supported yet", "'grid'"]),
+    "bayes without an end": (GOOD.replace("grid", "bayes"), 1, ["method bayes needs 'run_cap'"]),
+    "bayes without metric": (
+        GOOD.replace("grid", "bayes").replace("metric: {name: test/top1, goal: maximize}\n", "") + "run_cap: 3\n",
+        1,
+        ["method bayes needs a 'metric'"],
+    ),
+    "random without an end": (GOOD.replace("grid", "random"), 1, ["method random needs 'run_cap'"]),
+    "no multiple of the seeds": (GOOD + "run_cap: 4\n", 15, ["run_cap: 4", "3 seeds", "use 3 or 6"]),
+    "more than there is": (
+        GOOD.replace("grid", "random") + "run_cap: 300\n", 15, ["100 points", "only 6 different ones"],
+    ),
+    "a range in a grid": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{min: 0.1, max: 0.2}"), 7, ["'rho'", "uniform cannot be listed", "random"],
+    ),
+    "an empty range": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{min: 0.3, max: 0.2}"), 7, ["'rho'", "min 0.3 must be less than max 0.2"],
+    ),
+    "a logarithm of nothing": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: log_uniform_values, min: 0, max: 0.2}"), 7,
+        ["log_uniform_values needs min > 0"],
+    ),
+    "half a range": (GOOD.replace("{values: [0.1, 0.2]}", "{distribution: uniform, min: 0}"), 7, ["needs 'max'"]),
+    "too much of a range": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{min: 0, max: 1, mu: 2}"), 7, ["does not use", "'min'"],
+    ),
+    "an unknown distribution": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: beta, min: 0, max: 1}"), 7,
+        ["distribution 'beta' is not supported", "log_uniform_values", "normal"],
+    ),
+    "probabilities that do not sum to one": (
+        GOOD.replace("grid", "random").replace("[0.1, 0.2]", "[0.1, 0.2], probabilities: [0.5, 0.6]") + "run_cap: 3\n",
+        7, ["sum to one, not to 1.1"],
+    ),
+    "probabilities of a grid": (
+        GOOD.replace("[0.1, 0.2]", "[0.1, 0.2], probabilities: [0.5, 0.5]"), 7, ["'probabilities' are for method: random"],
+    ),
+    "draws that are no radius": (
+        GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{distribution: normal, mu: -9, sigma: 1}")
+        + "run_cap: 3\n", 7, ["rho", "greater than or equal to 0"],
+    ),
+    "a corner of bayes that is no radius": (
+        GOOD.replace("grid", "bayes").replace("{values: [0.1, 0.2]}", "{min: -1.0, max: 1.0}") + "run_cap: 3\n",
+        7, ["rho", "greater than or equal to 0"],
+    ),
+    "no hyperband": (GOOD + "early_terminate: {type: median}\n", 15, ["early_terminate.type", "'hyperband'", "median"]),
+    "hyperband of nothing": (GOOD + "early_terminate: {type: hyperband}\n", 15, ["either 'min_iter' or 'max_iter'"]),
+    "hyperband without rungs": (
+        GOOD + "early_terminate: {type: hyperband, max_iter: 9}\n", 15, ["with 'max_iter' needs 's'"],
+    ),
+    "a stack that is not the seeds": (
+        GOOD + "early_terminate: {type: hyperband, min_iter: 1}\nlaunch: {stack: 2}\n", 16, ["launch.stack: 2", "3 seeds"],
+    ),
+    "renamed to nothing": (GOOD + "rename: {learning_rate: lrr}\n", 15, ["'lrr'", "did you mean 'lr'"]),
+    "renamed twice": (
+        GOOD.replace("{value: constant}", "{value: constant}, eta: {value: 1}") + "rename: {eta: lr}\n", 11,
+        ["'lr' is renamed to 'lr', which is given too"],
+    ),
     "unknown method": (GOOD.replace("grid", "gird"), 1, ["method", "'grid'", "'gird'"]),
     "key twice": (GOOD + "seeds: 4\n", 15, ["'seeds' is given twice", "line 14"]),
     "negative radius": (GOOD.replace("0.2]", "-0.2]"), 7, ["rho", "greater than or equal to 0", "-0.2"]),

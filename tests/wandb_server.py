@@ -1,56 +1,99 @@
-"""A loopback W&B server: as much of the protocol as the real client needs to log, resume and finish runs."""
+"""A loopback W&B server: as much of the protocol as the real client and the real `wandb.Api` need, with faults."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
 import json
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from graphql import FieldNode, OperationDefinitionNode, parse
+from wandb_graphql import State
 
-ENTITY = "lab"
+OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
 
-@dataclass
-class Run:
-    """What the server knows of one run."""
+@dataclass(frozen=True)
+class Fault:
+    """What happens to requests instead of an answer."""
 
-    name: str
-    project: str
-    config: dict[str, Any] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
-    history: list[str] = field(default_factory=list)
-    summary: str = "{}"
-    events: int = 0
-    logs: int = 0
-    exit_code: int | None = None
-    complete: bool = False
-    upserts: int = 0
+    mode: str = ""  # "": nothing; "fail": answered with `status`; "hang": never answered
+    status: int = 500
+    retry_after: float | None = None  # seconds
+    every: int = 1  # only every so manieth request
+    only: str = ""  # only this kind, as `dump()["requests"]` names it
+    applied: bool = False  # the request is carried out, and only its answer is lost
+    delay: float = 0.0  # seconds before a request is looked at: it is carried out even when its client is gone by then
 
 
 class Server:
-    """State and handlers; `dump` is what the tests look at."""
+    """State and handlers; `dump` is what the tests look at, `control` how they break it."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, Run] = {}
-        self.unknown: list[str] = []
-        self.app = web.Application(client_max_size=2**28)
+        self.state = State()
+        self.requests: Counter[str] = Counter()
+        self.fault = Fault()
+        self.hits = 0  # requests that the fault could have struck
+        self.recovered = asyncio.Event()
+        self.app = web.Application(client_max_size=2**28, middlewares=[self.faults])
         self.app.router.add_post("/graphql", self.graphql)
         self.app.router.add_post("/files/{entity}/{project}/{run}/file_stream", self.file_stream)
         self.app.router.add_put("/storage/{tail:.*}", self.storage)
         self.app.router.add_get("/dump", self.dump)
+        self.app.router.add_post("/control", self.control)
         self.app.router.add_route("*", "/{tail:.*}", self.other)
 
     async def dump(self, _request: web.Request) -> web.Response:
-        runs = {name: vars(run) for name, run in self.runs.items()}
-        return web.json_response({"runs": runs, "unknown": self.unknown})
+        runs = {
+            name: asdict(run) | {"state": run.state} for p in self.state.projects.values() for name, run in p.items()
+        }
+        projects = {"/".join(place): list(runs) for place, runs in self.state.projects.items()}
+        found = {"runs": runs, "projects": projects, "requests": self.requests, "unknown": self.state.unknown}
+        return web.json_response(found)
+
+    async def control(self, request: web.Request) -> web.Response:
+        """Another fault, or none; what hangs until now is answered with 503."""
+        self.fault = Fault(**await request.json())
+        self.hits = 0
+        self.recovered.set()
+        self.recovered = asyncio.Event()
+        return web.Response()
+
+    @web.middleware
+    async def faults(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if request.path in ("/dump", "/control"):
+            return await handler(request)
+        await request.read()  # whatever becomes of the client
+        kind = await _kind(request)
+        self.requests[kind] += 1
+        fault, recovered = self.fault, self.recovered
+        meant = fault.only in ("", kind)
+        if meant and fault.delay:
+            await asyncio.sleep(fault.delay)
+        struck = meant and fault.mode != ""
+        if struck:
+            self.hits += 1
+            struck = self.hits % fault.every == 0
+        if not struck:
+            return await handler(request)
+        if fault.applied:
+            await handler(request)
+        if fault.mode == "hang":
+            await recovered.wait()
+            return web.Response(status=503)
+        headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+        return web.json_response({"error": "a fault of the test"}, status=fault.status, headers=headers)
 
     async def other(self, request: web.Request) -> web.Response:
-        self.unknown.append(f"{request.method} {request.path}")
+        self.state.unknown.append(f"{request.method} {request.path}")
         return web.json_response({}, status=404)
 
     async def storage(self, request: web.Request) -> web.Response:
@@ -58,86 +101,16 @@ class Server:
         return web.Response()
 
     async def graphql(self, request: web.Request) -> web.Response:
-        body = json.loads(_plain(await request.read(), request))
-        variables = body.get("variables") or {}
-        operation = next(d for d in parse(body["query"]).definitions if isinstance(d, OperationDefinitionNode))
-        fields = [s for s in operation.selection_set.selections if isinstance(s, FieldNode)]
-        data: dict[str, Any] = {}
-        for selected in fields:
-            name = selected.name.value
-            key = selected.alias.value if selected.alias else name
-            handler = getattr(self, f"_{name}", None)
-            if handler is None:
-                self.unknown.append(name)
-                return web.json_response({"errors": [{"message": f"unknown field {name}"}]})
-            data[key] = handler(variables)
-        return web.json_response({"data": data})
-
-    def _viewer(self, _variables: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "id": "1", "entity": ENTITY, "username": ENTITY, "flags": "{}", "admin": False, "email": "",
-            "teams": {"edges": []},
-        }  # fmt: skip
-
-    def _serverInfo(self, _variables: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        return {
-            "cliVersionInfo": {"max_cli_version": "9.9.9", "min_cli_version": "0.1.0"},
-            "latestLocalVersionInfo": None,
-            "features": [],
-        }
-
-    def _upsertBucket(self, variables: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        name = variables.get("name") or variables.get("id")
-        inserted = name not in self.runs
-        run = self.runs.setdefault(name, Run(name, variables.get("project") or "uncategorized"))
-        run.upserts += 1
-        if variables.get("config"):
-            run.config = json.loads(variables["config"])
-        for key in ("displayName", "groupName", "jobType", "tags", "notes"):
-            if variables.get(key) is not None:
-                run.attributes[key] = variables[key]
-        return {
-            "bucket": {
-                **self._bucket(run),
-                "project": {"id": "p", "name": run.project, "entity": {"id": "e", "name": ENTITY}},
-            },
-            "inserted": inserted,
-        }
-
-    def _bucket(self, run: Run) -> dict[str, Any]:
-        tail = [run.history[-1]] if run.history else []
-        client = run.config.get("_wandb", {}).get("value", {})
-        return {
-            "id": run.name, "name": run.name, "displayName": run.attributes.get("displayName"),
-            "description": None, "sweepName": None, "historyLineCount": len(run.history),
-            "eventsLineCount": run.events, "logLineCount": run.logs, "historyTail": json.dumps(tail),
-            "eventsTail": "[]", "summaryMetrics": run.summary, "config": json.dumps(run.config),
-            "tags": run.attributes.get("tags", []), "wandbConfig": json.dumps({"t": client.get("t")}),
-        }  # fmt: skip
-
-    def _model(self, variables: dict[str, Any]) -> dict[str, Any]:
-        run = self.runs.get(variables.get("name") or variables.get("run") or "")
-        bucket = None if run is None else self._bucket(run)
-        return {
-            "id": "p",
-            "name": variables.get("project"),
-            "entity": {"id": "e", "name": ENTITY},
-            "bucket": bucket,
-        }
-
-    _project = _model
-
-    def _createRunFiles(self, variables: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        names = variables.get("files") or []
-        return {
-            "runID": "r",
-            "uploadHeaders": [],
-            "files": [{"name": n, "uploadUrl": f"/storage/{n}"} for n in names],
-        }
+        body = json.loads(await _plain(request))
+        return web.json_response(self.state.answer(body["query"], body.get("variables") or {}))
 
     async def file_stream(self, request: web.Request) -> web.Response:
-        run = self.runs[request.match_info["run"]]
-        body = json.loads(_plain(await request.read(), request))
+        path = request.match_info
+        run = self.state.projects.get((path["entity"], path["project"]), {}).get(path["run"])
+        if run is None:
+            return web.json_response({"error": "run not found"}, status=404)
+        body = json.loads(await _plain(request))
+        run.resume()
         for name, part in (body.get("files") or {}).items():
             lines, offset = part["content"], part["offset"]
             if name == "wandb-history.jsonl":
@@ -153,37 +126,36 @@ class Server:
         return web.json_response({"limits": {}})
 
 
-def _plain(body: bytes, request: web.Request) -> bytes:
+async def _plain(request: web.Request) -> bytes:
     """aiohttp unpacks a gzip body itself, unless the client forgot to say so."""
-    del request
+    body = await request.read()
     return gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+
+
+async def _kind(request: web.Request) -> str:
+    """The name of a query, else the last part of the path."""
+    if request.path != "/graphql":
+        return "storage" if request.path.startswith("/storage/") else request.path.rpartition("/")[2]
+    query: str = json.loads(await _plain(request))["query"]
+    named = OPERATION.search(query)
+    return named[1] if named else "query"
+
+
+async def _serve(port_file: Path) -> Any:
+    runner = web.AppRunner(Server().app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    temporary = port_file.with_suffix(".part")
+    temporary.write_text(str(runner.addresses[0][1]))
+    temporary.rename(port_file)
+    await asyncio.Event().wait()
 
 
 def serve() -> None:
     """`python wandb_server.py --port-file FILE`: serve on a free loopback port, whose number the file then holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port-file", type=Path, required=True)
-    target: Path = parser.parse_args().port_file
-
-    async def announce(app: web.Application) -> None:
-        del app
-
-    server = Server()
-    server.app.on_startup.append(announce)
-    import asyncio
-
-    async def run() -> None:
-        runner = web.AppRunner(server.app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        temporary = target.with_suffix(".part")
-        temporary.write_text(str(port))
-        temporary.rename(target)
-        await asyncio.Event().wait()
-
-    asyncio.run(run())
+    asyncio.run(_serve(parser.parse_args().port_file))
 
 
 if __name__ == "__main__":

@@ -168,12 +168,14 @@ class TrialConfig(BaseModel):
         The versions that a user's own parts declare are hashed too. Independent of key order, number spelling, sweep
         and machine; also the W&B run id.
         """
-        content: dict[str, Any] = {"config": self.canonical(), "numerics": NUMERICS}
+        texts = {key: json.dumps(value, sort_keys=True, allow_nan=False) for key, value in self.canonical().items()}
+        return identity(texts, self.versions)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """By kind, the version that a user's own part declares."""
         own = [kind for kind in COMPONENT_FIELDS if is_own(kind, getattr(self, kind))]
-        if own:
-            content["versions"] = {kind: component(kind, getattr(self, kind)).version for kind in own}
-        text = json.dumps(content, sort_keys=True, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
+        return {kind: component(kind, getattr(self, kind)).version or 1 for kind in own}
 
     @property
     def signature(self) -> str:
@@ -191,6 +193,13 @@ class TrialConfig(BaseModel):
             elif value is not None:
                 values[key] = value
         return values
+
+
+def identity(texts: Mapping[str, str], versions: Mapping[str, int]) -> str:
+    """The trial id of a canonical config whose values are given as JSON."""
+    text = ", ".join([f'"{key}": {texts[key]}' for key in sorted(texts)])
+    end = f', "versions": {json.dumps(versions, sort_keys=True)}' if versions else ""
+    return hashlib.sha256(f'{{"config": {{{text}}}, "numerics": {NUMERICS}{end}}}'.encode()).hexdigest()[:ID_DIGITS]
 
 
 _SHARED: Final = (

@@ -9,8 +9,11 @@ A user's part says what it needs with `trainer.registry.declare`; `docs/extendin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Declaration, expected, load
@@ -47,6 +50,18 @@ def component(kind: str, name: object) -> Component:
 def is_own(kind: str, name: str) -> bool:
     """Whether the component is a user's."""
     return name not in REGISTRY[kind]
+
+
+def own_modules(names: Iterable[str]) -> list[Path]:
+    """Where the modules of import paths lie that are not of an installed package: what has to travel to a worker."""
+    found = {}
+    for name in sorted(names):
+        top = name.partition(":")[0].partition(".")[0]
+        spec = find_spec(top)
+        origin = None if spec is None else spec.origin
+        if origin is not None and "site-packages" not in origin:
+            found[top] = Path(origin).parent if Path(origin).name == "__init__.py" else Path(origin)
+    return list(found.values())
 
 
 @lru_cache(maxsize=8)

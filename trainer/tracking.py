@@ -44,14 +44,15 @@ def resolve_mode(given: str | None) -> Mode:
     if mode is None:
         source, mode = "WANDB_MODE", os.environ.get("WANDB_MODE") or None
     if mode is None:
-        return "online" if _logged_in() else "offline"
+        return "online" if logged_in() else "offline"
     for valid in get_args(Mode):
         if mode == valid:
             return valid  # type: ignore[no-any-return]
     raise UserError(f"{source}: unknown mode {mode!r}; expected one of {', '.join(get_args(Mode))}")
 
 
-def _logged_in() -> bool:
+def logged_in() -> bool:
+    """Whether the W&B client has a key for its server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     file = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
@@ -162,12 +163,11 @@ def remove_leftovers(folder: Path) -> None:
 class Online:
     """Online runs of one process, logged by a thread of their own in the order of the calls.
 
-    What cannot be sent is dropped with one warning: the Store still has it, and the next launch completes the run.
+    What cannot be sent is dropped with one warning, and the client may drop rows without one: the Store has them, and
+    `sweeps.reconcile.upload` compares.
     """
 
-    def __init__(self, synced: Callable[[str], None]) -> None:
-        """`synced(trial_id)` is called, in that thread, when the server has confirmed a whole run."""
-        self._synced = synced
+    def __init__(self) -> None:
         self._calls: queue.Queue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.Queue()
         self._runs: dict[str, Any] = {}
         self._folders: dict[str, str] = {}
@@ -208,7 +208,7 @@ class Online:
                     call(*arguments)
             except Exception as error:
                 self._broken.set()
-                log.warning("W&B cannot be reached (%s); training goes on, launch again to complete its runs", error)
+                log.warning("W&B cannot be reached (%s); training goes on, `polysweep sync` completes its runs", error)
             finally:
                 self._calls.task_done()
 
@@ -225,7 +225,6 @@ class Online:
     def _finish(self, trial_id: str, outcome: str) -> None:
         _close(self._runs.pop(trial_id), outcome)
         shutil.rmtree(self._folders.pop(trial_id), ignore_errors=True)
-        self._synced(trial_id)
 
 
 def _open(run: Run, mode: Mode, folder: Path) -> Any:

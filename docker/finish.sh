@@ -1,0 +1,10 @@
+#!/bin/sh
+# The last step of a target: install the wheel, check torch, say what the image is.
+set -eu
+python -m pip install --no-deps --no-index --no-compile /dist/*.whl
+for package in trainer sweeps analysis; do
+    python -m compileall -q --invalidation-mode unchecked-hash /opt/venv/lib/python3*/site-packages/"$package"
+done
+install -d /opt/polysweep
+install -m 755 /docker/healthy.py /opt/polysweep/healthy
+python /docker/image_info.py "$1" "/docker/requirements-$1.txt" /opt/polysweep/image.json

@@ -1,0 +1,316 @@
+"""Sweeps on a Ray cluster: as a Ray Job (`submit`), or with the driver here or on the head (`launch --address`).
+
+Before Ray is asked for anything, the address is asked without a token: whether somebody answers there, and whether the
+cluster demands one. Ray itself waits for minutes, and takes any token where none is demanded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shlex
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import grpc
+import ray
+from ray.job_submission import JobSubmissionClient
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sweeps.launch import LaunchResult, Settings, launch
+from sweeps.provenance import THIS_VERSION, commit, said_version
+from sweeps.rayenv import passed_on
+from sweeps.running import stop
+from sweeps.spec import SweepSpec
+from sweeps.start import Options, start
+from sweeps.store import Store
+from trainer.plugins import own_modules
+from trainer.registry import UserError
+
+SECONDS: Final = 10.0
+HELLO_SECONDS: Final = 120.0
+PACKAGES: Final = ("trainer", "sweeps", "analysis")
+_ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
+
+
+def submit(
+    spec: SweepSpec,
+    address: str,
+    store: str,
+    *,
+    wandb: str | None = None,
+    data: str | None = None,
+    flags: Sequence[str] = (),
+    insecure: bool = False,
+) -> str:
+    """Run `polysweep launch` as a Ray Job and return the job's id.
+
+    The package, the spec and the user's own parts travel as the job's working directory. Raises `UserError` for an
+    address where nobody answers, a token that is not taken, or a cluster that demands none.
+    """
+    if "://" not in store and not Path(store).is_absolute():
+        raise UserError(
+            f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
+        )
+    _check_dashboard(address, insecure)
+    command = ["python", "-m", "sweeps.cli", "launch", "spec.yaml", "--store", store, "--address", "auto", *flags]
+    for option, value in (("--wandb", wandb), ("--data-dir", data)):
+        command += [] if value is None else [option, value]
+    command += ["--insecure"] if insecure else []
+    with _travelling(spec) as folder:
+        job: str = JobSubmissionClient(address).submit_job(
+            entrypoint=shlex.join(command),
+            submission_id=f"polysweep-{spec.name}-{secrets.token_hex(4)}",
+            runtime_env={"working_dir": str(folder), "env_vars": {**passed_on(), "POLYSWEEP_COMMIT": commit() or ""}},
+            metadata={"sweep": spec.name},
+        )
+    return job
+
+
+def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> int:
+    """`polysweep launch --address`; returns the exit code.
+
+    At `auto` the driver is this process; at `ray://` it is a task on the head, whose output is shown here.
+    """
+    if address != "auto" and not address.startswith("ray://"):
+        raise UserError(f"--address {address!r}: expected auto, on a machine of the cluster, or ray://HOST:10001")
+    if address == "auto":
+        return start(spec, store, options, lambda settings: _here(spec, settings, options.insecure))
+    _check_grpc(urlsplit(address).netloc, _CLIENT, options.insecure)
+    with _connected(address, spec):
+        return _on_head(spec, store, options)
+
+
+def _here(spec: SweepSpec, settings: Settings, insecure: bool) -> LaunchResult:
+    """The driver is this process."""
+    if ray.is_initialized():  # a task on the head, whose client has made the checks
+        return launch(spec, settings, lambda: _check_nodes(settings))
+    _check_grpc(_address_of_this_cluster(), _ALIVE, insecure)
+    with _connected("auto", spec):
+        return launch(spec, settings, lambda: _check_nodes(settings))
+
+
+def _on_head(spec: SweepSpec, store: Store, options: Options) -> int:
+    """The driver is a task on the head; Ctrl-C here asks it to stop."""
+    head = next((node for node in ray.nodes() if "node:__internal_head__" in node["Resources"]), None)
+    if head is None:
+        raise UserError("the cluster has no head node")
+    there = {**vars(options), "address": "auto"}
+    task = ray.remote(num_cpus=0, max_retries=0)(_drive).options(
+        scheduling_strategy=NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
+    )
+    running = task.remote(spec.text, spec.name, store.root, there)
+    try:
+        code, error = ray.get(running)
+    except (KeyboardInterrupt, SystemExit) as end:
+        stop(store, spec.name, print, seconds=8.0)
+        raise SystemExit(130 if isinstance(end, KeyboardInterrupt) else end.code) from None
+    time.sleep(1.0)  # its last lines come after its result
+    if error:
+        raise UserError(error)
+    return int(code)
+
+
+def _drive(text: str, name: str, store: str, options: dict[str, Any]) -> tuple[int, str]:
+    """What runs on the head: the exit code, and the error of a user."""
+    from sweeps.spec import SweepSpec
+    from sweeps.store import Store
+
+    try:
+        return start_at("auto", SweepSpec.parse(text, f"{name}.yaml", name), Store(store), Options(**options)), ""
+    except UserError as error:
+        return 2, str(error)
+
+
+@contextmanager
+def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
+    """Ray's connection. A driver that is a Ray Job has the job's runtime environment already."""
+    modules = [str(path) for path in own_modules(_own_names(spec))]
+    environment = (
+        {} if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else {"env_vars": passed_on(), "py_modules": modules}
+    )
+    try:
+        ray.init(address, runtime_env=environment, log_to_driver=True, logging_level=logging.ERROR)
+    except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
+        raise UserError(f"--address {address}: {str(error).splitlines()[0]}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _own_names(spec: SweepSpec) -> set[str]:
+    """The import paths of the user's own parts."""
+    firsts = {id(trial.family): trial.family.first for trial in spec.trials}.values()
+    found = {getattr(first, kind) for first in firsts for kind in ("task", "model", "optimizer", "scheduler")}
+    return {name for name in found if ":" in name}
+
+
+@contextmanager
+def _travelling(spec: SweepSpec) -> Iterator[Path]:
+    """A folder with the package, the spec and the user's own parts."""
+    with tempfile.TemporaryDirectory(prefix="polysweep-job-") as temporary:
+        folder = Path(temporary)
+        package = Path(__file__).resolve().parent.parent
+        sources = [*(package / name for name in PACKAGES), *own_modules(_own_names(spec))]
+        for source in sources:
+            if source.is_dir():
+                shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, folder / source.name)
+        (folder / "spec.yaml").write_text(f"{spec.text}\nname: {spec.name}\n" if spec.is_unnamed else spec.text)
+        yield folder
+
+
+# what an address answers
+
+
+def _check_dashboard(address: str, insecure: bool) -> None:
+    """Whether the dashboard of a cluster answers there, demands a token, and takes ours."""
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise UserError(f"--address {address!r}: expected the dashboard of a cluster, http://HOST:8265")
+    code, body = _get(f"{address.rstrip('/')}/api/version", "")
+    if code == 200 and not insecure:
+        raise UserError(_demands_none(address))
+    if code == 200:
+        try:
+            json.loads(body)["ray_version"]
+        except (ValueError, KeyError):
+            raise UserError(f"--address {address}: that is no dashboard of a Ray cluster") from None
+        return
+    if code not in (401, 403):
+        raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
+    token = _token()
+    code, _ = _get(f"{address.rstrip('/')}/api/version", token)
+    if code != 200:
+        raise UserError(_refused(address, token))
+
+
+def _get(url: str, token: str) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(f"--address {url.partition('/api')[0]}: nobody answers there ({reason})") from None
+
+
+def _check_grpc(target: str, method: str, insecure: bool) -> None:
+    """The same of the port that drivers or clients connect to."""
+    code = _call(target, method, "")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        raise UserError(f"--address {target}: nobody answers there ({code.name.lower()})")
+    if code is not grpc.StatusCode.UNAUTHENTICATED:
+        if not insecure:
+            raise UserError(_demands_none(target))
+        return
+    token = _token()
+    if _call(target, method, token) is grpc.StatusCode.UNAUTHENTICATED:
+        raise UserError(_refused(target, token))
+
+
+def _call(target: str, method: str, token: str) -> grpc.StatusCode:
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(method)(b"", timeout=SECONDS, metadata=metadata)
+        except grpc.RpcError as error:
+            found: grpc.StatusCode = error.code()
+            return found
+    return grpc.StatusCode.OK
+
+
+def _token() -> str:
+    """As Ray finds it: RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, ~/.ray/auth_token."""
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        return token.strip()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _demands_none(address: str) -> str:
+    return (
+        f"--address {address}: the cluster does not demand a token, so whoever reaches it can run code on it; start it "
+        "with RAY_AUTH_MODE=token, or pass --insecure"
+    )
+
+
+def _refused(address: str, token: str) -> str:
+    given = "does not take this token" if token else "demands a token and none is given"
+    return f"--address {address}: the cluster {given}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+
+
+def _address_of_this_cluster() -> str:
+    from ray._private.services import get_ray_address_from_environment
+
+    try:
+        return str(get_ray_address_from_environment("auto", None))
+    except (ConnectionError, RuntimeError):
+        raise UserError("--address auto: no Ray cluster runs on this machine, and RAY_ADDRESS is not set") from None
+
+
+def _check_nodes(settings: Settings) -> None:
+    """Ask every node: the same version of the package, the same Store, a W&B key where runs are logged online."""
+    store = settings.store
+    probe = f".probe-{secrets.token_hex(8)}"
+    store.files.write(probe, b"")
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        hello = ray.remote(num_cpus=0, max_retries=0)(_hello(store.root, probe))
+        asked = {
+            node["NodeManagerAddress"]: hello.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote()
+            for node in nodes
+        }
+        for node, reference in asked.items():
+            try:
+                said = ray.get(reference, timeout=HELLO_SECONDS)
+            except Exception as error:
+                last = str(error).strip().splitlines()[-1]
+                raise UserError(f"the node {node} cannot run polysweep: {last}") from None
+            if said["version"] != THIS_VERSION:
+                here, there = said_version(THIS_VERSION), said_version(said["version"])
+                raise UserError(f"the worker on node {node} runs {there}, the driver {here}: install the same on both")
+            if not said["store"]:
+                raise UserError(
+                    f"the node {node} does not see the Store {store.root}: use a file system that all nodes share, or s3://"
+                )
+            if settings.wandb == "online" and not said["key"]:
+                raise UserError(
+                    f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
+                    "or use --wandb offline"
+                )
+    finally:
+        store.files.remove(probe)
+
+
+def _hello(root: str, probe: str) -> Callable[[], dict[str, Any]]:
+    """What a node answers. A function inside a function travels whole: the node's package may be another version."""
+
+    def hello() -> dict[str, Any]:
+        from sweeps.provenance import THIS_VERSION
+        from sweeps.store import Store
+        from trainer.tracking import logged_in
+
+        return {"version": dict(THIS_VERSION), "store": Store(root).files.exists(probe), "key": logged_in()}
+
+    return hello

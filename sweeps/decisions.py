@@ -1,0 +1,193 @@
+"""What a launch hands out next, and which points it ends early: the part of a search that has to know results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from sweeps.early import goes_on, mean_curve
+from sweeps.expand import SweepTrial, by_point
+from sweeps.files import StoreError
+from sweeps.plan import FINAL, Plan, StackPlan, TrialState, plan
+from sweeps.rows import RowProgress
+from sweeps.search import Observation, Suggestion, propose
+from sweeps.spec import SweepSpec
+from sweeps.store import Store
+
+Curve = list[float | None]
+
+
+class Supply:
+    """The jobs of a sweep one after the other: what is left of known points, then, for bayes, new points.
+
+    Everything it decides is in the Store before it is acted on.
+    """
+
+    def __init__(self, spec: SweepSpec, store: Store, data: str) -> None:
+        self._store = store
+        self._data = data
+        self.spec = store.known(spec)
+        self._curves: dict[str, Curve] = {}
+        self._observed: dict[int, Observation] = {}
+        self._reached = False
+        self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
+        self._states: Mapping[str, TrialState] = {}
+        self.exhausted = False
+
+    def states(self) -> dict[str, TrialState]:
+        """The states of the trials that are known, fresh from the Store."""
+        self.spec = self._store.known(self.spec)
+        return self._store.states(self.spec)
+
+    def begin(self, states: Mapping[str, TrialState]) -> Plan:
+        """Start a round: hand out what these states leave to do."""
+        made = plan(self.spec, states, self._data)
+        self._states = states
+        self._jobs = iter(made.jobs)
+        self._reached = self._is_target_reached(states)
+        if self.spec.by_points:
+            self._curves = {trial_id: self._curve(trial_id) for trial_id, state in states.items() if state.epoch}
+        return made
+
+    @property
+    def target_reached(self) -> bool:
+        """Whether a trial has reached the metric's target, after which none is started."""
+        return self._reached
+
+    def has_more(self, made: Plan) -> bool:
+        """Whether something is to be handed out."""
+        return not self._reached and (bool(made.jobs) or self._may_propose())
+
+    def next(self) -> tuple[tuple[StackPlan, ...], Mapping[str, TrialState]] | None:
+        """The stacks of the next job with the states of their trials; None where there is nothing to start."""
+        if self._reached:
+            return None
+        job = next(self._jobs, None)
+        if job is None:
+            return self._proposal() if self._may_propose() else None
+        if self.spec.early_terminate:
+            # Interrupted at a rung: the decision is made now, and its worker carries it out under the claim.
+            self._judge({trial.trial_id for stack in job for trial in stack.trials})
+        return job, self._states
+
+    def update(self, rows: Iterable[RowProgress]) -> list[str]:
+        """Take over an epoch of a job. Returns the trials that are to stop now; none where it goes on."""
+        metric = self.spec.metric
+        touched: set[str] = set()
+        for row in rows:
+            value = row.history.get(metric.name)
+            self._reached = self._reached or (metric.is_reached(value) and not row.history.get("partial"))
+            if self.spec.by_points:
+                self._curves.setdefault(row.trial_id, []).append(value)
+                touched.add(row.trial_id)
+        return self._judge(touched) if touched and self.spec.early_terminate else []
+
+    def _judge(self, touched: set[str]) -> list[str]:
+        """Whether the point of these trials stops at the rung that it has just reached."""
+        early = self.spec.early_terminate
+        assert early is not None
+        points = by_point(self.spec.trials)
+        own = next(members for members in points if touched & {trial.trial_id for trial in members})
+        curve = self._mean(own)
+        rung, first = len(curve), own[0].trial_id
+        if rung not in early.rungs(own[0].epochs) or self._store.goes_on(self.spec.name, first, rung):
+            return []
+        others = [self._mean(members) for members in points if members is not own]
+        if goes_on(curve, others, rung, early.eta, self.spec.metric.goal):
+            self._store.go_on(self.spec.name, first, rung)
+            return []
+        reached = 1 + sum(len(other) >= rung for other in others)
+        decision = {"epoch": rung, "value": curve[-1], "points": reached, "eta": early.eta}
+        ended = [trial.trial_id for trial in own]
+        for trial_id in ended:
+            self._store.end_early(self.spec.name, trial_id, decision)
+        return ended
+
+    def _mean(self, members: Sequence[SweepTrial]) -> list[float]:
+        return mean_curve([self._curves.get(trial.trial_id, []) for trial in members])
+
+    def _curve(self, trial_id: str) -> Curve:
+        return [row.get(self.spec.metric.name) for row in self._store.history(trial_id)]
+
+    def _is_target_reached(self, states: Mapping[str, TrialState]) -> bool:
+        metric = self.spec.metric
+        if metric.target is None:
+            return False
+        there = [trial_id for trial_id, state in states.items() if state.epoch]
+        values = [
+            record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
+            for _, record in self._store.records(there)
+            if not isinstance(record, StoreError)
+        ]
+        return any(map(metric.is_reached, values))
+
+    # bayes
+
+    def _may_propose(self) -> bool:
+        return (
+            self.spec.method == "bayes"
+            and not self.exhausted
+            and self.spec.points is not None
+            and len(self.spec.suggestions) < self.spec.points
+        )
+
+    def _proposal(self) -> tuple[tuple[StackPlan, ...], Mapping[str, TrialState]] | None:
+        """A new point, kept in the Store before it is tried."""
+        while self._may_propose():
+            known = self.spec.suggestions
+            made = propose(self.spec.space, self.spec.search_seed, self.spec.metric.goal, self._observations())
+            if made is None:
+                self.exhausted = True
+                return None
+            if not self._store.add_suggestion(self.spec.name, len(known), made):
+                self.spec = self._store.known(self.spec)  # another launch has made this one
+                continue
+            self.spec = self.spec.with_suggestions([*known, made])
+            self._store.write_sweep(self.spec)
+            members = self.spec.trials[-len(self.spec.seeds) :]
+            states = {trial.trial_id: self._store.state(trial.trial_id) for trial in members}
+            stacks = plan(self.spec, {**self._states, **states}, self._data).jobs
+            mine = {trial.trial_id for trial in members}
+            for job in stacks:
+                if mine & {trial.trial_id for stack in job for trial in stack.trials}:
+                    return job, states
+        return None
+
+    def _observations(self) -> list[Observation]:
+        """What is known of every proposal, in their order."""
+        members = by_point(self.spec.trials)
+        ended = self._store.ended_early(self.spec.name) if self.spec.early_terminate else set()
+        found = []
+        for index, (suggestion, trials) in enumerate(zip(self.spec.suggestions, members, strict=True)):
+            if index not in self._observed:
+                made = self._observe(suggestion, trials, ended)
+                if made.state == "running":
+                    found.append(made)
+                    continue
+                self._observed[index] = made
+            found.append(self._observed[index])
+        return found
+
+    def _observe(self, suggestion: Suggestion, trials: Sequence[SweepTrial], ended: set[str]) -> Observation:
+        """One point: complete with the mean over seeds of their best values, stopped, bad, or still running."""
+        metric = self.spec.metric
+        outcomes, values = [], []
+        for trial in trials:
+            try:
+                record = self._store.record(trial.trial_id)
+            except StoreError:
+                record = {"outcome": "failed"}
+            outcome = record["outcome"] if record else "running"
+            outcomes.append("stopped" if outcome == "running" and trial.trial_id in ended else outcome)
+            extremes = (record or {}).get("extremes", {}).get(metric.name)
+            if extremes:
+                values.append(extremes[metric.goal == "maximize"])
+        running = Observation(suggestion, "running")
+        if any(outcome not in FINAL for outcome in outcomes):
+            return running
+        if any(outcome in ("diverged", "failed") for outcome in outcomes) or len(values) < len(trials):
+            return replace(running, state="bad")
+        mean = sum(values) / len(values)
+        if "stopped" in outcomes:
+            return replace(running, state="stopped", value=mean, epoch=len(self._mean(trials)))
+        return replace(running, state="complete", value=mean)

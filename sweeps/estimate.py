@@ -1,0 +1,117 @@
+"""Wall time and cost of what a sweep has left, from finished trials of the same signature on the same device model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from sweeps.files import StoreError
+from sweeps.plan import Plan
+from sweeps.provenance import device_model
+from sweeps.record import digits
+from sweeps.store import Store
+
+MOST_RECORDS: Final = 2000
+"""Records that are looked at; of a larger Store the sweep's own come first."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left: `stacks` of which `known` have a finished trial to go by, the `trials` that this is based on."""
+
+    device: str
+    unit: str  # core or GPU
+    stacks: int
+    known: int
+    trials: int
+    slots: int  # stacks at once
+    wall_hours: float | None
+    device_hours: float | None
+    spent_hours: float  # by the sweep's trials so far
+
+    def as_json(self) -> dict[str, Any]:
+        """As `plan --json` and `status --json` print it; null where nothing is known."""
+        return vars(self)
+
+    def __str__(self) -> str:
+        spent = f"{self.spent_hours:.2f} {self.unit}-hours spent"
+        if not self.stacks:
+            return f"nothing left; {spent}"
+        if self.wall_hours is None or self.device_hours is None:
+            return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
+        wall = timedelta(seconds=round(self.wall_hours * 3600))
+        part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
+        return (
+            f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
+            f"(from {self.trials} finished trials on {self.device}); {spent}"
+        )
+
+
+def estimate(made: Plan, store: Store) -> Estimate:
+    """What the stacks of a plan would take on this machine's device."""
+    launch = made.spec.launch
+    device = device_model(launch.device, imports=False)
+    per_stack = launch.gpus or launch.cpus
+    spent, rates = _rates(made, store, device)
+    seconds: list[float] = []
+    for stack in made.stacks:
+        found = _rate(rates, digits(stack.trials[0].family.signature), stack.width)
+        if found:
+            seconds.append(found[0] * (stack.trials[0].epochs - stack.epoch))
+    slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
+    total, known = sum(seconds), len(seconds)
+    return Estimate(
+        device=device,
+        unit="GPU" if launch.gpus else "core",
+        stacks=len(made.stacks),
+        known=known,
+        trials=sum(count for _, count in rates.values()) if known else 0,
+        slots=slots,
+        wall_hours=max(total / slots, *seconds) / 3600 if known else None,
+        device_hours=total * per_stack / 3600 if known else None,
+        spent_hours=spent * per_stack / 3600,
+    )
+
+
+def _rates(made: Plan, store: Store, device: str) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
+    """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
+    many trials."""
+    own = {trial.trial_id for trial in made.trials if made.state(trial) != "new"}
+    present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
+    spent = 0.0
+    sums: dict[tuple[str, int], tuple[float, int, int]] = {}
+    for trial_id, record in store.records(islice(present, max(MOST_RECORDS, len(own)))):
+        if isinstance(record, StoreError):
+            continue
+        seconds = float(record.get("seconds") or 0.0)
+        if trial_id in own:
+            spent += seconds / record["width"]
+        there = record.get("provenance", {}).get("device_model") == device
+        if record["outcome"] == "finished" and there and record.get("signature") and record["epoch"]:
+            key = (str(record["signature"]), int(record["width"]))
+            before = sums.get(key, (0.0, 0, 0))
+            sums[key] = (before[0] + seconds, before[1] + record["epoch"], before[2] + 1)
+    return spent, {key: (seconds / epochs, trials) for key, (seconds, epochs, trials) in sums.items()}
+
+
+def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, width: int) -> tuple[float, int] | None:
+    """Seconds an epoch of a stack of this K, scaled from another K where this one has not been seen."""
+    if (signature, width) in rates:
+        return rates[signature, width]
+    for (known, other), (seconds, trials) in rates.items():
+        if known == signature:
+            return seconds * width / other, trials
+    return None
+
+
+def _slots(cpus: int, gpus: float) -> int:
+    """Stacks that this machine has room for."""
+    slots = len(os.sched_getaffinity(0)) // cpus
+    if gpus:
+        slots = min(slots, int(len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) / gpus))
+    return max(1, slots)

@@ -1,0 +1,39 @@
+"""What Ray reads from the environment, set before it is imported: loopback and a token for a Ray of our own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import MutableMapping
+from typing import Final
+
+SILENT: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints a table even when told to be silent
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": str(10**9),  # Tune's own snapshot is never restored
+    "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": str(10**9),
+}
+PASSED_ON: Final = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL", "WANDB_SILENT", "AWS_ENDPOINT_URL",
+                    "AWS_ENDPOINT_URL_S3", "AWS_DEFAULT_REGION", "AWS_REGION", "POLYSWEEP_STORE_PATIENCE")  # fmt: skip
+"""What travels to a cluster's workers. Credentials are not among them: they are in the cluster's own environment."""
+
+
+def prepare(address: str | None, insecure: bool, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set what is needed for a Ray of this process's own, or for the cluster at `address`."""
+    for name, value in SILENT.items():
+        environment.setdefault(name, value)
+    if address is None:
+        # Everything of a local Ray listens on loopback only, and asks for a token that lives as long as the launch.
+        environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        environment["RAY_AUTH_MODE"] = "token"
+        environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    else:
+        environment.setdefault("RAY_AUTH_MODE", "disabled" if insecure else "token")
+
+
+def passed_on(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """The settings that travel, as far as they are given."""
+    return {name: environment[name] for name in PASSED_ON if environment.get(name)}

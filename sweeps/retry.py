@@ -1,0 +1,44 @@
+"""`launch --retry-failed`: failed trials become interrupted ones, which go on from their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweeps.checkpoints import BEFORE, NEWEST
+from sweeps.files import StoreError
+from sweeps.store import Store
+
+
+def retry(store: Store, trial_ids: Iterable[str]) -> int:
+    """Make the failed ones among the trials run again; returns how many. Their earlier errors stay in their records.
+
+    A damaged record is put aside as record-damaged.json, and the trial starts over.
+    """
+    count = 0
+    for trial_id in trial_ids:
+        claim = store.claim(trial_id)
+        if claim is None:
+            continue
+        try:
+            count += _retry(store, trial_id)
+        finally:
+            claim.release()
+    return count
+
+
+def _retry(store: Store, trial_id: str) -> bool:
+    folder = f"trials/{trial_id}"
+    try:
+        record = store.record(trial_id)
+    except StoreError:
+        store.files.write(f"{folder}/record-damaged.json", store.files.read(f"{folder}/record.json") or b"")
+        for name in (NEWEST, BEFORE, "record.json"):
+            store.files.remove(f"{folder}/{name}")
+        return True
+    if record is None or record["outcome"] != "failed":
+        return False
+    errors = [*record.get("errors", []), record["error"]]
+    store.write_record(
+        trial_id, {**record, "outcome": "running", "error": None, "ended": None, "failures": 0, "errors": errors}
+    )
+    return True

@@ -1,0 +1,190 @@
+"""One trial of a stack: its claim, its history, and what of it is in the Store."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweeps.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
+from sweeps.claims import Claim
+from sweeps.plan import FINAL
+from sweeps.process import Process
+from sweeps.provenance import differences
+from sweeps.record import Job, first_record
+from sweeps.store import Store
+from trainer.config import TrialConfig
+from trainer.history import METRICS
+
+log = logging.getLogger("polysweep.worker")
+
+
+@dataclass(frozen=True)
+class RowProgress:
+    """Where one trial stands after an epoch."""
+
+    trial_id: str
+    epoch: int
+    outcome: str
+    history: Mapping[str, Any]
+
+
+class Row:
+    """One trial of the stack. What is written of it is written only while its claim is held."""
+
+    def __init__(self, config: TrialConfig, claim: Claim, record: dict[str, Any], store: Store, job: Job) -> None:
+        self.config = config
+        self.claim = claim
+        self.record = record
+        self.history: list[dict[str, Any]] = []
+        self.checkpoint: Mapping[str, Any] | None = None
+        self._store = store
+        self._job = job
+        self._best: Mapping[str, Any] | None = None  # the best epoch's checkpoint, where that one is to be kept
+        self._best_value: float | None = None
+
+    @classmethod
+    def take(cls, config: TrialConfig, store: Store, job: Job) -> Row | None:
+        """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
+        trial_id = config.trial_id
+        claim = store.claim(trial_id, over=job.over.get(trial_id, 0), launch=job.launch)
+        if claim is None:
+            return None
+        try:
+            row = cls._prepared(config, claim, store, job)
+        except BaseException:
+            claim.release()  # nobody would beat for it
+            raise
+        if row is None:
+            claim.release()
+        return row
+
+    @classmethod
+    def _prepared(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> Row | None:
+        """Read where a claimed trial stands; None where it is final, or of another K."""
+        trial_id = config.trial_id
+        old = store.record(trial_id)
+        if old is not None and old["outcome"] in FINAL:
+            return None
+        store.write_config(trial_id, config.canonical())
+        row = cls(config, claim, first_record(old, config, claim, job), store, job)
+        row.restore()
+        row.record["epoch"] = len(row.history)
+        if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
+            # It was killed between its last checkpoint and its final record.
+            store.write_history(trial_id, row.history)
+            row.mark_ended(row.checkpoint["outcome"])
+        elif old is not None and row.is_to_stop():
+            row.mark_ended("stopped")
+        if row.record["outcome"] in FINAL or row.record["width"] != job.width:
+            # It moved on since the plan was made. The record says where it stands; the next plan places it.
+            store.write_record(trial_id, row.record)
+            return None
+        changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
+        if changed:
+            row.note(f"continued after epoch {len(row.history)} on another kind of device: {changed}")
+        row.record["sessions"].append(
+            {
+                "from_epoch": row.record["epoch"],
+                "started": time.time(),
+                "process": str(Process.this()),
+                "provenance": row.record["provenance"],
+            }
+        )
+        store.write_record(trial_id, row.record)
+        return row
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return self.claim.trial_id
+
+    def note(self, text: str) -> None:
+        """Add a note to the record, once; it is written with the next save."""
+        if text not in self.record["notes"]:
+            log.warning("%s: %s", self.trial_id, text)
+            self.record["notes"].append(text)
+
+    def add(self, history: dict[str, Any], checkpoint: Callable[[], Mapping[str, Any]], outcome: str) -> None:
+        """Take over an epoch, to be saved when it is due."""
+        self.history.append(history)
+        if self._job.keep == "best":
+            self._keep_if_best(history, checkpoint)
+        if outcome != "running":
+            self.mark_ended(outcome)
+
+    def restore(self) -> None:
+        """Load checkpoint and history. What cannot be used is noted in the trial's record."""
+        self.checkpoint, notes = read_checkpoint(self._store, self.record)
+        self.history = []
+        if self.checkpoint is not None:
+            self.history = list(self.checkpoint["history"])
+            if self._job.keep == "best":
+                checkpoint = self.checkpoint
+                for history in self.history:
+                    self._keep_if_best(history, lambda: checkpoint.get("best"))
+        if notes:
+            self.record |= {"notes": [*self.record["notes"], *notes], "epoch": len(self.history)}
+            self._store.write_record(self.trial_id, self.record)
+            self._store.write_history(self.trial_id, self.history)
+            put_right(self._store, self.trial_id, self.checkpoint)
+
+    def _keep_if_best(self, history: Mapping[str, Any], checkpoint: Callable[[], Any]) -> None:
+        """Keep a copy of the first of the best epochs."""
+        value = history[self._job.metric]
+        if value is None:
+            return
+        signed = value if self._job.goal == "maximize" else -value
+        if self._best_value is None or signed > self._best_value:
+            self._best, self._best_value = checkpoint(), signed
+
+    def save(self, checkpoint: Mapping[str, Any]) -> bool:
+        """History, checkpoint, record. False where another process has taken over: then nothing more is written."""
+        if not self.claim.is_held():
+            return False
+        self._store.write_history(self.trial_id, self.history)
+        best = {} if self._best is None else {"best": dict(self._best)}
+        write_checkpoint(self._store, self.trial_id, {**checkpoint, **best})
+        self.record |= {
+            "epoch": len(self.history),
+            "seconds": sum(row["seconds"] for row in self.history),
+            "extremes": extremes(self.history),
+        }
+        return self.write_record()  # a worker that was suspended must not overwrite its successor's
+
+    def write_record(self) -> bool:
+        """Write the record, if the claim is still held."""
+        held = self.claim.is_held()
+        if held:
+            self._store.write_record(self.trial_id, self.record)
+        return held
+
+    def is_to_stop(self) -> bool:
+        """Whether the sweep has decided to end this trial early."""
+        mark = f"sweeps/{self._job.sweeps[0]}/ended/{self.trial_id}.json" if self._job.early else ""
+        return bool(mark) and self._store.files.exists(mark)
+
+    def mark_ended(self, outcome: str, error: str | None = None) -> None:
+        """Put the outcome into the record, which the next save writes: an end is never half stored."""
+        self.record |= {"outcome": outcome, "error": error, "ended": time.time()}
+        if outcome == "diverged":
+            self.record["diverged"] = {"epoch": self.history[-1]["epoch"], "step": self.history[-1]["step"]}
+
+    def let_go(self) -> None:
+        """After the final record: the checkpoint that stays, the claim."""
+        if self._job.keep == "best" and self._best is not None:
+            write_checkpoint(self._store, self.trial_id, self._best)
+        remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
+        self.claim.release()
+
+
+def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """By metric, its smallest and largest value of all epochs, without the one in which the trial diverged."""
+    found = {}
+    for name in METRICS:
+        values = [row[name] for row in history if row.get(name) is not None and not row["partial"]]
+        if values:
+            found[name] = [min(values), max(values)]
+    return found

@@ -1,0 +1,417 @@
+"""The images, the compose file and the RayJob: what can be checked without an engine, and one real build and sweep."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from conftest import ROOT, records
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from sweeps.spec import SweepSpec
+
+DOCKER = ROOT / "docker"
+BIN = Path(sys.executable).parent
+TARGETS = ("cpu", "cuda")
+LOCKS = [DOCKER / f"requirements-{name}.txt" for name in ("build", *TARGETS)]
+LEFT_OUT = {"cpu": {"torchvision"}, "cuda": set[str]()}  # on purpose: docker/README.md says why
+USER = 10001
+
+
+def locked(path: Path) -> dict[str, tuple[Version, list[str]]]:
+    """Version and hashes by name; fails on a line that is anything else."""
+    found = {}
+    for entry in path.read_text().replace("\\\n", " ").splitlines():
+        name_version, *hashes = entry.split()
+        name, version = name_version.split("==")
+        assert name not in found
+        found[name] = (Version(version), [hash_.removeprefix("--hash=sha256:") for hash_ in hashes])
+    return found
+
+
+def call(*command: str | Path, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run to the end; where `check`, a failure shows what was printed."""
+    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+    assert not check or done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done
+
+
+# The Dockerfile and its locks.
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    done = call(BIN / "hadolint", DOCKER / "Dockerfile", check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_dockerfile_needs_no_hub_and_no_heredoc() -> None:
+    text = (DOCKER / "Dockerfile").read_text()
+    assert "<<" not in text
+    assert not re.search(r"^#\s*syntax\s*=", text, re.MULTILINE)
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
+    assert {source for source, _ in stages} - {name for _, name in stages} == {"${BASE_IMAGE}"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_ends_as_a_numeric_user_who_is_not_root(target: str) -> None:
+    (stage,) = re.findall(rf"^FROM \S+ AS {target}$(.*?)(?=^FROM|\Z)", (DOCKER / "Dockerfile").read_text(), re.S | re.M)
+    assert stage.rstrip().endswith(f"\nUSER {USER}:{USER}")
+
+
+def test_no_layer_is_given_an_index_or_a_credential() -> None:
+    for path in (DOCKER / "Dockerfile", *DOCKER.glob("*.sh")):
+        text = path.read_text()
+        assert "://" not in text, path
+        if path.name != "lock.sh":  # which runs on the developer's machine
+            assert not re.search(r"index[-_]url|find[-_]links|trusted[-_]host|PIP_INDEX|NETRC", text, re.I), path
+        for line in re.findall(r"^(?:ARG|ENV|LABEL)(?:.*\\\n)*.*", text, re.MULTILINE):
+            assert not re.search(r"\w*(TOKEN|PASSW|SECRET|CREDENTIAL|API_?KEY)\w*=", line, re.I), line
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+    assert not {name for names in copied for name in names.split() if name in {".", "docker", "*"}}
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
+def test_every_line_of_a_lock_is_hashed_and_names_no_host(path: Path) -> None:
+    for name, (_, hashes) in locked(path).items():
+        assert hashes, name
+        assert all(re.fullmatch("[0-9a-f]{64}", hash_) for hash_ in hashes), name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_lock_has_what_the_project_declares(target: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lock = locked(DOCKER / f"requirements-{target}.txt")
+    declared = [Requirement(line) for line in project["project"]["dependencies"]]
+    assert {wanted.name for wanted in declared} - lock.keys() == LEFT_OUT[target]
+    for wanted in declared:
+        if wanted.name not in LEFT_OUT[target]:
+            assert wanted.specifier.contains(lock[wanted.name][0]), wanted
+    (backend,) = [Requirement(line) for line in project["build-system"]["requires"]]
+    assert backend.specifier.contains(locked(DOCKER / "requirements-build.txt")[backend.name][0])
+
+
+def test_the_locks_agree_but_for_torch() -> None:
+    cpu, cuda = (locked(DOCKER / f"requirements-{target}.txt") for target in TARGETS)
+    assert {name for name in cpu if cuda.get(name) != cpu[name]} == {"torch"}
+    assert (cpu["torch"][0].local, cuda["torch"][0].local) == ("cpu", None)
+    assert all(re.match(r"torchvision|triton|nvidia-|cuda-", name) for name in cuda.keys() - cpu.keys())
+
+
+def finish(tmp_path: Path, target: str, cuda: str | None, **arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the build's last check beside a stand-in for torch that was built for this CUDA."""
+    (tmp_path / "torch.py").write_text(f"__version__ = '9.9'\nclass version: cuda = {cuda!r}\n")
+    build_arguments = {"COMMIT": "ab" * 20, "DIRTY": "false", **arguments}
+    lock = DOCKER / f"requirements-{target}.txt"
+    return subprocess.run(
+        [sys.executable, DOCKER / "image_info.py", target, lock, tmp_path / "image.json"],
+        env={"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", **build_arguments},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "cuda", "allow"), [("cpu", None, "0"), ("cpu", "13.0", "1"), ("cuda", "13.0", "0")])
+def test_an_image_knows_commit_lock_and_target(tmp_path: Path, target: str, cuda: str | None, allow: str) -> None:
+    done = finish(tmp_path, target, cuda, ALLOW_CUDA_TORCH=allow)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "image.json").read_text()) == {
+        "commit": "ab" * 20,
+        "dirty": False,
+        "lock": hashlib.sha256((DOCKER / f"requirements-{target}.txt").read_bytes()).hexdigest(),
+        "target": target,
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "cuda", "arguments", "said"),
+    [
+        ("cpu", "13.0", {}, "torch 9.9 is a build for CUDA 13.0"),
+        ("cpu", "13.0", {"ALLOW_CUDA_TORCH": "yes"}, "--build-arg ALLOW_CUDA_TORCH=1"),
+        ("cuda", None, {"ALLOW_CUDA_TORCH": "1"}, "torch 9.9 is a build without CUDA"),
+        ("cpu", None, {"COMMIT": ""}, "COMMIT=''"),
+        ("cpu", None, {"COMMIT": "main"}, "COMMIT='main'"),
+        ("cpu", None, {"DIRTY": ""}, "DIRTY=''"),
+    ],
+)
+def test_a_build_that_is_not_what_it_says_is_refused(
+    tmp_path: Path, target: str, cuda: str | None, arguments: dict[str, str], said: str
+) -> None:
+    done = finish(tmp_path, target, cuda, **arguments)
+    assert done.returncode == 1 and said in done.stderr
+    assert not (tmp_path / "image.json").exists()
+
+
+# The compose file.
+
+
+def compose(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BIN / "docker-compose", "--file", DOCKER / "compose.yaml", "config", *arguments],
+        env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def services(**environment: str) -> dict[str, Any]:
+    done = compose("--format", "json", RAY_TOKEN_FILE="/a/token", **environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["services"]
+    return found
+
+
+def test_the_compose_file_is_valid() -> None:
+    done = compose("--quiet", RAY_TOKEN_FILE="/a/token")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_compose_asks_for_the_token() -> None:
+    done = compose("--quiet")
+    assert done.returncode != 0 and "RAY_TOKEN_FILE" in done.stderr
+
+
+def test_no_service_has_more_rights_than_it_needs_and_only_loopback_is_published() -> None:
+    for name, service in services().items():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"] and "cap_add" not in service
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert not service.get("privileged") and "user" not in service and "network_mode" not in service
+        assert [mount.split(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
+        assert int(service["shm_size"]) == 2**30
+        assert service["healthcheck"]["test"] == ["CMD", "/opt/polysweep/healthy", name]
+        ports = {(port["host_ip"], port["target"]) for port in service.get("ports", [])}
+        assert ports == ({("127.0.0.1", 8265), ("127.0.0.1", 10001)} if name == "head" else set())
+
+
+def test_every_service_has_the_token_as_a_file_the_store_and_the_callers_wandb_key() -> None:
+    for service in services(WANDB_API_KEY="a-key").values():
+        environment = service["environment"]
+        assert environment["RAY_AUTH_MODE"] == "token" and "RAY_AUTH_TOKEN" not in environment
+        assert [secret["target"] for secret in service["secrets"]] == [environment["RAY_AUTH_TOKEN_PATH"]]
+        assert environment["POLYSWEEP_STORE"] in {mount["target"] for mount in service["volumes"]}
+        assert environment["WANDB_API_KEY"] == "a-key"
+    assert {service["environment"]["WANDB_API_KEY"] for service in services().values()} == {""}
+
+
+def test_the_number_of_workers_is_the_callers() -> None:
+    assert services()["worker"]["deploy"]["replicas"] == 2
+    assert services(WORKERS="7")["worker"]["deploy"]["replicas"] == 7
+
+
+# The RayJob.
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    found = yaml.safe_load_all((DOCKER / "kuberay/rayjob.yaml").read_text())
+    return {manifest["kind"]: manifest for manifest in found}
+
+
+def pod_templates() -> dict[str, dict[str, Any]]:
+    cluster = manifests()["RayJob"]["spec"]["rayClusterSpec"]
+    groups = {group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]}
+    return {"head": cluster["headGroupSpec"]["template"], **groups}
+
+
+@pytest.mark.parametrize("name", ["head", "workers"])
+def test_a_pod_template_is_what_kubernetes_knows(name: str) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **pod_templates()[name]}
+    kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "PersistentVolumeClaim"])
+def test_what_the_pods_mount_is_what_kubernetes_knows_and_has_the_mounted_name(kind: str) -> None:
+    manifest = manifests()[kind]
+    kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+    assert manifest["metadata"]["name"] in json.dumps(pod_templates()["head"]["spec"]["volumes"])
+
+
+@pytest.mark.parametrize("name", ["head", "workers"])
+def test_a_pod_is_restricted_and_writes_only_where_something_is_mounted(name: str) -> None:
+    spec = pod_templates()[name]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] == USER
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["livenessProbe"] and container["readinessProbe"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    assert {"/store", "/data", "/tmp", "/dev/shm"} <= mounts.keys()
+    assert set(mounts.values()) == {volume["name"] for volume in spec["volumes"]}
+    assert all("value" not in variable for variable in container["env"] if re.search("KEY|TOKEN", variable["name"]))
+
+
+def test_the_rayjob_launches_its_config_maps_spec_with_the_locked_ray_and_a_token() -> None:
+    job = manifests()["RayJob"]["spec"]
+    assert job["entrypoint"] == "polysweep launch /etc/polysweep/spec.yaml --address auto"
+    spec = manifests()["ConfigMap"]["data"]["spec.yaml"]
+    assert len(SweepSpec.parse(spec, "spec.yaml").trials) == 9
+    assert job["rayClusterSpec"]["authOptions"] == {"mode": "token", "secretName": "polysweep-ray-token"}
+    assert {Version(job["rayClusterSpec"]["rayVersion"])} == {locked(path)["ray"][0] for path in LOCKS[1:]}
+
+
+# One real build, and a sweep in it.
+
+
+class PrivateIndex(SimpleHTTPRequestHandler):
+    """A folder of wheels over TLS, for those who know the password."""
+
+    password = ""
+
+    def do_GET(self) -> None:
+        given = self.headers.get("Authorization", "").removeprefix("Basic ")
+        if base64.b64decode(given).decode() == f"builder:{self.password}":
+            with contextlib.suppress(ConnectionError):
+                super().do_GET()
+        else:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="wheels"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def private_index(wheels: Path, folder: Path, password: str) -> Iterator[dict[str, Path]]:
+    """Serve the wheels; the files that a build needs as its secrets, by id."""
+    secret = {"ca": folder / "ca.pem", "pip_conf": folder / "pip.conf"}
+    call(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+        "-subj", "/CN=index", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem",
+        "-out", secret["ca"],
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(secret["ca"], folder / "key.pem")
+    handler = partial(type("Handler", (PrivateIndex,), {"password": password}), directory=str(wheels))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"https://builder:{password}@127.0.0.1:{server.server_port}/"
+        secret["pip_conf"].write_text(f"[global]\nno-index = true\nfind-links = {address}\n")
+        try:
+            yield secret
+        finally:
+            server.shutdown()
+
+
+@contextlib.contextmanager
+def image_storage(folder: Path) -> Iterator[list[str]]:
+    """The options of buildah and podman for images of their own; whatever they left is removed."""
+    options = ["--root", f"{folder}/root", "--runroot", f"{folder}/runroot", "--storage-driver", "overlay"]
+    try:
+        yield options
+    finally:
+        call("buildah", *options, "rm", "--all", check=False)
+        call("buildah", *options, "rmi", "--all", "--force", check=False)
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for path in reversed([path for path in mounted if path.startswith(f"{folder}/")]):
+            call("umount", path, check=False)
+        shutil.rmtree(folder / "root", ignore_errors=True)
+
+
+def fetch_wheels(folder: Path) -> None:
+    """What the locks name, for the image's platform, from wherever this environment's pip gets packages."""
+    for lock in (DOCKER / "requirements-build.txt", DOCKER / "requirements-cpu.txt"):
+        platforms = [f"--platform={name}_x86_64" for name in ("manylinux_2_28", "manylinux2014", "manylinux_2_17")]
+        call(
+            BIN / "python", "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:",
+            "--python-version=3.11", *platforms, "--requirement", lock, "--dest", folder,
+        )  # fmt: skip
+
+
+def build_base(storage: list[str], folder: Path) -> str:
+    """A bare Debian with Python, made from packages."""
+    call("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm",
+         folder / "base.tar")  # fmt: skip
+    container = call("buildah", *storage, "from", "scratch").stdout.strip()
+    call("buildah", *storage, "add", "--quiet", container, folder / "base.tar")
+    call("buildah", *storage, "commit", "--quiet", "--rm", container, "localhost/base:bookworm")
+    (folder / "base.tar").unlink()
+    return "localhost/base:bookworm"
+
+
+def run_in(storage: list[str], image: str, *command: str, mounts: tuple[str, ...] = ()) -> str:
+    """Run as compose would: no capabilities, a read-only root; what it printed."""
+    done = call(
+        "podman", *storage, "run", "--rm", "--runtime=runc", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+        "--network=none", "--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp:mode=1777,size=1g", "--shm-size=512m",
+        "--cap-drop=ALL", "--security-opt=no-new-privileges", *(f"--volume={mount}" for mount in mounts),
+        image, *command, timeout=300,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.long
+def test_an_image_is_built_without_a_hub_keeps_no_secret_and_runs_a_sweep(tmp_path: Path) -> None:
+    tools = ("mmdebstrap", "buildah", "podman", "runc", "openssl")
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    assert not missing, f"this test needs {', '.join(missing)}: apt-get install {' '.join(missing)}"
+    assert os.geteuid() == 0, "this test builds and runs images, which needs root here"
+
+    commit = call("git", "rev-parse", "HEAD").stdout.strip()
+    dirty = bool(call("git", "status", "--porcelain").stdout)
+    password = secrets.token_hex(16)
+    fetch_wheels(tmp_path / "wheels")
+    image = "localhost/polysweep:cpu"
+    with image_storage(tmp_path) as storage:
+        base = build_base(storage, tmp_path)
+        with private_index(tmp_path / "wheels", tmp_path, password) as secret:
+            built = call(
+                "buildah", *storage, "bud", "--isolation=chroot", "--network=host", "--format=docker", "--target=cpu",
+                *(f"--secret=id={name},src={path}" for name, path in secret.items()),
+                f"--build-arg=BASE_IMAGE={base}", f"--build-arg=COMMIT={commit}",
+                f"--build-arg=DIRTY={str(dirty).lower()}", f"--tag={image}", f"--file={DOCKER / 'Dockerfile'}", ROOT,
+                timeout=1500,
+            )  # fmt: skip
+        shutil.rmtree(tmp_path / "wheels")
+
+        # Neither layers nor configuration nor what the build printed have the password, the address or the CA.
+        certificate = secret["ca"].read_text().splitlines()[1]
+        address = secret["pip_conf"].read_text().split("@")[-1].strip()
+        assert certificate in call("grep", "-rF", certificate, secret["ca"]).stdout  # the search itself works
+        found = call("grep", "-rlaF", "-e", password, "-e", certificate, "-e", address, tmp_path / "root", check=False)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert password not in built.stdout + built.stderr
+
+        assert run_in(storage, image, "id", "-u").strip() == str(USER)
+        assert run_in(storage, image, "ray", "--version").startswith("ray, version ")
+        refused = "import errno, sys\ntry: open('/work/x', 'w')\nexcept OSError as e: print(errno.errorcode[e.errno])"
+        assert run_in(storage, image, "python", "-c", refused).strip() == "EROFS"
+
+        spec = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 1}
+        parameters = {name: {"value": value} for name, value in spec.items()} | {"rho": {"values": [0.1, 0.2]}}
+        (tmp_path / "spec.yaml").write_text(json.dumps({"name": "in-image", "parameters": parameters, "seeds": 1}))
+        (tmp_path / "store").mkdir()
+        os.chown(tmp_path / "store", USER, USER)
+        mounts = (f"{tmp_path}/store:/store", f"{tmp_path}/spec.yaml:/work/spec.yaml:ro")
+        command = ("polysweep", "launch", "spec.yaml", "--store", "/store", "--wandb", "offline")
+        assert "in-image: 2 finished" in run_in(storage, image, *command, mounts=mounts)
+
+    kept = records(tmp_path / "store")
+    assert [record["outcome"] for record in kept.values()] == ["finished", "finished"]
+    lock = hashlib.sha256((DOCKER / "requirements-cpu.txt").read_bytes()).hexdigest()
+    for record in kept.values():
+        assert record["provenance"]["image"] == {"commit": commit, "dirty": dirty, "lock": lock, "target": "cpu"}
+        assert record["provenance"]["commit"].startswith(commit)
+        assert record["provenance"]["versions"]["torch"] == str(locked(DOCKER / "requirements-cpu.txt")["torch"][0])
