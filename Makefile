@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart test test-all check bench clean
+.PHONY: quickstart test test-all check bench schema clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -13,7 +13,10 @@ SPEC := sweeps/specs/quickstart.yaml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# The S3 server of the tests needs versions of its own.
 .venv/installed-dev: .venv/installed
+	$(PYTHON) -m venv .venv/moto
+	.venv/moto/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server,s3]>=5.1,<6'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
@@ -39,6 +42,9 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
+
+schema: .venv/installed  ## of a spec file, for editors
+	$(BIN)/python -c 'import json; from sweeps.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html

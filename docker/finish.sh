@@ -3,7 +3,7 @@
 set -eu
 python -m pip install --no-deps --no-index --no-compile /dist/*.whl
 for package in trainer sweeps analysis; do
-    python -m compileall -q --invalidation-mode unchecked-hash /opt/venv/lib/python3*/site-packages/"$package"
+    python -m compileall -q --invalidation-mode checked-hash /opt/venv/lib/python3*/site-packages/"$package"
 done
 install -d /opt/polysweep
 install -m 755 /docker/healthy.py /opt/polysweep/healthy

@@ -136,14 +136,16 @@ def _drive(text: str, name: str, store: str, options: dict[str, Any]) -> tuple[i
 @contextmanager
 def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
     """Ray's connection. A driver that is a Ray Job has the job's runtime environment already."""
-    modules = [str(path) for path in own_modules(_own_names(spec))]
-    environment = (
-        {} if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else {"env_vars": passed_on(), "py_modules": modules}
-    )
+    environment: dict[str, Any] = {}
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        environment = {"env_vars": passed_on()}
+        if modules := [str(path) for path in own_modules(_own_names(spec))]:
+            environment["py_modules"] = modules
     try:
         ray.init(address, runtime_env=environment, log_to_driver=True, logging_level=logging.ERROR)
     except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
-        raise UserError(f"--address {address}: {str(error).splitlines()[0]}") from None
+        said = " ".join(str(error).split())
+        raise UserError(f"--address {address}: {said[-600:]}") from None
     try:
         yield
     finally:

@@ -44,7 +44,7 @@ def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[st
         if field not in TrialConfig.model_fields or (dot and field not in OPTION_FIELDS):
             raise where.error(here, f"unknown parameter {name!r}; {expected(name, TrialConfig.model_fields)}")
         if name in parsed:
-            raise where.error(here, f"{foreign!r} is renamed to {name!r}, which is given too")
+            raise where.error(here, f"{name!r} is given twice, under its own name and renamed")
         if field in OPTION_FIELDS and isinstance(entry, dict) and entry.keys() == {"parameters"}:
             inside = entry["parameters"]
             if not isinstance(inside, dict):

@@ -33,7 +33,6 @@ _SEEDS_SCHEMA: Final = {
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True},
     ]
 }
-_PARAMETERS_SCHEMA: Final = {"type": "object", "additionalProperties": {"$ref": "#/$defs/Parameter"}}
 
 
 class _Strict(BaseModel):
@@ -87,7 +86,7 @@ class SweepSpec(_Strict):
     name: Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$")]
     method: Literal["grid", "random", "bayes"] = "grid"
     metric: Metric = Metric(name="test/top1", goal="maximize")
-    parameters: Annotated[Parameters, WithJsonSchema(_PARAMETERS_SCHEMA)]
+    parameters: Parameters
     variants: list[Parameters] = [{}]  # conditional parameters: each has its own
     tuned: list[str] = []  # chosen once per cell by the mean over seeds
     seeds: Annotated[list[int], WithJsonSchema(_SEEDS_SCHEMA)] = [0]
@@ -154,6 +153,17 @@ class SweepSpec(_Strict):
         if spec.method == "bayes" and "metric" not in data:
             raise where.error(("method",), "method bayes needs a 'metric': {name: ..., goal: maximize or minimize}")
         return spec
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON schema of a spec file, for editors."""
+        schema = cls.model_json_schema()
+        entry = {"$ref": "#/$defs/Parameter"}
+        named = {"type": "object", "properties": dict.fromkeys(TrialConfig.model_fields, entry)}
+        schema["properties"]["parameters"] = {**named, "additionalProperties": entry}
+        schema["properties"]["variants"]["items"] = {**named, "additionalProperties": entry}
+        schema["required"] = ["parameters"]
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_net import Cluster, possible
+from cluster_net import Cluster
 
 COUNT = """python -c "import ray; ray.init(); print(len([n for n in ray.nodes() if n['Alive']]))" """
 SUBMIT = """
@@ -21,7 +21,6 @@ print(client.get_job_status(job), client.get_job_logs(job).split())
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not possible(), reason="needs root and iproute2")
 def test_a_job_needs_the_token_and_sees_the_nodes_and_a_killed_node_is_missed(tmp_path: Path) -> None:
     submit = (sys.executable, "-c", SUBMIT, Cluster.dashboard, COUNT)
     with Cluster(tmp_path, token="a-token-of-the-test") as cluster:

@@ -157,8 +157,7 @@ def epochs_of(run: dict[str, Any]) -> list[int]:
 
 
 def test_an_online_run_is_complete_with_each_epoch_once(wandb_server: Wandb) -> None:
-    synced: list[str] = []
-    online = Online(synced.append)
+    online = Online()
     run = describe(CONFIG, ["small"])
     online.start(run, [])
     for row in HISTORY:
@@ -172,7 +171,6 @@ def test_an_online_run_is_complete_with_each_epoch_once(wandb_server: Wandb) -> 
     assert found["attributes"]["groupName"] == run.group
     assert {k: v["value"] for k, v in found["config"].items() if k != "_wandb"} == run.config
     assert json.loads(found["summary"])["outcome"] == "finished"
-    assert synced == [CONFIG.trial_id]
 
 
 def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: Wandb, tmp_path: Path) -> None:
@@ -180,7 +178,7 @@ def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: W
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import time; from test_tracking import CONFIG, HISTORY; from trainer.tracking import Online, describe\n"
-        "o = Online(print); o.start(describe(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
+        "o = Online(); o.start(describe(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
         "o.drain(60); print('logged', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen(
@@ -190,7 +188,7 @@ def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: W
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    online = Online(lambda _: None)
+    online = Online()
     online.start(describe(CONFIG), HISTORY[:2])
     online.log(CONFIG.trial_id, HISTORY[2])
     online.finish(CONFIG.trial_id, "finished")
@@ -206,13 +204,12 @@ def test_an_unreachable_server_is_one_warning(
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setattr("trainer.tracking.INIT_SECONDS", 1.0)
-    synced: list[str] = []
-    online = Online(synced.append)
+    online = Online()
     online.start(describe(CONFIG), [])
     online.log(CONFIG.trial_id, HISTORY[0])
     online.finish(CONFIG.trial_id, "finished")
     online.drain(90)
-    assert online.is_broken and not synced
+    assert online.is_broken
     assert [record.levelname for record in caplog.records if record.name == "polysweep.tracking"] == ["WARNING"]
 
 
@@ -225,7 +222,8 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     for trial in trials:
         store.write_history(trial.trial_id, [{**dict.fromkeys(HISTORY_COLUMNS), **row} for row in HISTORY])
         store.write_record(
-            trial.trial_id, {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None, "ended": 1.8e9}
+            trial.trial_id,
+            {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None, "ended": 1.8e9, "trial_id": trial.trial_id},
         )
     complete({t.trial_id: t.config for t in trials}, store, "online")
     first = wandb_server.dump()["runs"]
