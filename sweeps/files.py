@@ -83,16 +83,21 @@ class Files(ABC):
         What it replaces stays under the name `keep_as`, where that is given; at no moment is `path` absent.
         """
         kept = None if keep_as is None else self.path(keep_as)
-        self._patiently(path, "written", lambda: self._write(self.path(path), content, kept))
+        try:
+            self._patiently(path, "written", lambda: self._write(self.path(path), content, kept))
+        except FileNotFoundError:
+            raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file, with its content at once; False where it exists.
 
         `content` should be like no other's: where an answer was lost, it tells whether the file is ours.
         """
-        return self._patiently(path, "created", lambda: self._create(self.path(path), content)) or (
-            self.read(path) == content
-        )
+        try:
+            made = self._patiently(path, "created", lambda: self._create(self.path(path), content))
+        except FileNotFoundError:
+            raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
+        return made or self.read(path) == content
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""

@@ -47,7 +47,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
                 "trial_id": t.trial_id,
                 "outcome": made.state(t),
                 "epoch": made.states[t.trial_id].epoch,
-                "holder": made.states[t.trial_id].holder or None,
+                **({"holder": made.states[t.trial_id].holder} if made.states[t.trial_id].holder else {}),
             }
             for t in made.trials
         ],

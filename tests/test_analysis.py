@@ -51,7 +51,7 @@ def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
     """A sweep in a Store whose trials have the test accuracies, per epoch, or the outcome, that `score` says."""
     text = json.dumps({**SPEC, **changes})
     spec, store = SweepSpec.parse(text, "made.yaml"), Store(str(folder))
-    store.write_sweep(spec.name, text, [{"trial_id": t.trial_id, "cell": dict(t.cell)} for t in spec.trials])
+    store.write_sweep(spec)
     for trial in spec.trials:
         made = score(trial.config)
         if made == "new":

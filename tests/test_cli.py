@@ -28,7 +28,8 @@ def assert_user_error(answer: subprocess.CompletedProcess[str], *words: str) -> 
     "case",
     ["not YAML", "no mapping", "unknown key", "negative radius", "NaN radius", "radius is a word", "lr to polyak",
      "unknown task", "unknown model", "unknown scheduler", "shared and in a variant", "empty list",
-     "unknown tuned", "no seeds", "no epochs", "bad name", "a method of later"],
+     "unknown tuned", "no seeds", "no epochs", "bad name", "bayes without metric",
+     "an empty range", "probabilities that do not sum to one"],
 )  # fmt: skip
 def test_a_wrong_spec_is_one_line_and_exit_code_2(run: Run, tmp_path: Path, command: str, case: str) -> None:
     text, line, words = WRONG[case]
@@ -51,7 +52,7 @@ def test_an_unknown_sweep_is_named_with_those_there_are(
     from sweeps.store import Store
 
     spec = SweepSpec.load(spec_file())
-    Store(str(tmp_path / "store")).write_sweep("small", spec.text, [])
+    Store(str(tmp_path / "store")).write_sweep(spec)
     for command in (["status"], ["table"], ["plot", "--out", "x"], ["report", "--out", "x.html"]):
         answer = run(command[0], "smal", *command[1:], "--store", "store")
         assert_user_error(answer, "no sweep 'smal'", "it has: small")
@@ -106,7 +107,7 @@ def test_more_cores_than_there_are_is_refused(run: Run, tmp_path: Path) -> None:
 def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD)
     planned = json.loads(run("plan", "file.yaml", "--store", "store", "--json").stdout)
-    assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks"}
+    assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks", "extension", "estimate"}
     assert len(planned["trials"]) == planned["counts"]["new"] == 18
     assert set(planned["trials"][0]) == {"trial_id", "cell", "config", "state"}
     assert sum(map(len, planned["stacks"])) == 18
@@ -124,7 +125,7 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
     from sweeps.store import Store
 
     store = Store(str(tmp_path / "store"))
-    store.write_sweep("file", SweepSpec.load(tmp_path / "file.yaml").text, [])
+    store.write_sweep(SweepSpec.load(tmp_path / "file.yaml"))
     store.write_record(planned["trials"][0]["trial_id"], {"outcome": "finished", "width": 8, "epoch": 2})
     store.write_history(
         planned["trials"][0]["trial_id"],

@@ -124,7 +124,7 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
     config = other / "trainer/config.py"
     config.write_text(config.read_text().replace("NUMERICS: Final = 1", "NUMERICS: Final = 99"))
     spec, store = spec_of(spec_file, epochs=1), tmp_path / "store"
-    with Cluster(tmp_path / "laptop", nodes=2, token=None, node_environment={1: {"PYTHONPATH": str(other)}}) as cluster:
+    with Cluster(tmp_path, nodes=2, token=None, node_environment={1: {"PYTHONPATH": str(other)}}) as cluster:
         for command, address in (("submit", cluster.dashboard), ("launch", cluster.client_address)):
             answer = cluster.run(POLYSWEEP, command, spec, "--address", address, "--store", store)
             assert answer.returncode == 2, answer.stdout + answer.stderr

@@ -74,7 +74,7 @@ def run_to_the_end(store: Path, data: Path, reported: Path, die_in_write: int | 
 def outcome(store: Path, config: TrialConfig = CONFIG) -> tuple[list[dict], dict]:
     """History without timings, and the last checkpoint's tensors."""
     found = Store(str(store))
-    content = found.read(f"trials/{config.trial_id}/checkpoint.pt")
+    content = found.files.read(f"trials/{config.trial_id}/checkpoint.pt")
     assert content is not None
     return [untimed(row) for row in found.history(config.trial_id)], loads(content)["row"]
 
@@ -104,7 +104,7 @@ def test_twenty_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_i
         assert child.exitcode == -signal.SIGKILL
         kills += 1
         store = Store(str(tmp_path / "parts"))
-        content = store.read(f"trials/{CONFIG.trial_id}/checkpoint.pt")
+        content = store.files.read(f"trials/{CONFIG.trial_id}/checkpoint.pt")
         epochs.append(0 if content is None else loads(content)["epoch"])
         assert epochs[-1] >= int(reported.read_text()), "an epoch that was stored stays stored"
     assert kills == KILLS
