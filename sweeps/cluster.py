@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import grpc
 import ray
-from ray.job_submission import JobSubmissionClient
+from ray.job_submission import JobStatus, JobSubmissionClient
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeps.launch import LaunchResult, Settings, launch
@@ -39,6 +39,8 @@ from trainer.registry import UserError
 
 SECONDS: Final = 10.0
 HELLO_SECONDS: Final = 120.0
+START_SECONDS: Final = 6.0
+"""How long a submitted job is watched for an error at its start."""
 PACKAGES: Final = ("trainer", "sweeps", "analysis")
 _ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
@@ -64,17 +66,26 @@ def submit(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
     _check_dashboard(address, insecure)
-    command = ["python", "-m", "sweeps.cli", "launch", "spec.yaml", "--store", store, "--address", "auto", *flags]
+    command = ["python", "-m", "sweeps.cli", "launch", f"{spec.name}.yaml", "--store", store, *flags]
+    command += ["--address", "auto"]
     for option, value in (("--wandb", wandb), ("--data-dir", data)):
         command += [] if value is None else [option, value]
     command += ["--insecure"] if insecure else []
     with _travelling(spec) as folder:
-        job: str = JobSubmissionClient(address).submit_job(
+        logging.getLogger("ray").setLevel(logging.WARNING)
+        client = JobSubmissionClient(address)
+        job: str = client.submit_job(
             entrypoint=shlex.join(command),
             submission_id=f"polysweep-{spec.name}-{secrets.token_hex(4)}",
             runtime_env={"working_dir": str(folder), "env_vars": {**passed_on(), "POLYSWEEP_COMMIT": commit() or ""}},
             metadata={"sweep": spec.name},
         )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if client.get_job_status(job) == JobStatus.FAILED:
+            lines = client.get_job_logs(job).strip().splitlines() or ["no output"]
+            raise UserError(f"the job {job} has failed: {lines[-1]}")
+        time.sleep(0.5)
     return job
 
 
@@ -171,7 +182,7 @@ def _travelling(spec: SweepSpec) -> Iterator[Path]:
                 shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(source, folder / source.name)
-        (folder / "spec.yaml").write_text(f"{spec.text}\nname: {spec.name}\n" if spec.is_unnamed else spec.text)
+        (folder / f"{spec.name}.yaml").write_text(spec.text)
         yield folder
 
 

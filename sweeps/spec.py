@@ -104,7 +104,6 @@ class SweepSpec(_Strict):
     _source: Source = PrivateAttr()
     _text: str = PrivateAttr(default="")
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
-    _given_keys: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
     def load(cls, path: str | Path) -> SweepSpec:
@@ -148,7 +147,7 @@ class SweepSpec(_Strict):
             spec = cls.model_validate(values)
         except ValidationError as error:
             raise _validation_error(error, where) from None
-        spec._source, spec._text, spec._given_keys = where, text, frozenset(data)
+        spec._source, spec._text = where, text
         spec._check()
         if spec.method == "bayes" and "metric" not in data:
             raise where.error(("method",), "method bayes needs a 'metric': {name: ..., goal: maximize or minimize}")
@@ -169,11 +168,6 @@ class SweepSpec(_Strict):
     def text(self) -> str:
         """The file's text, as written."""
         return self._text
-
-    @property
-    def is_unnamed(self) -> bool:
-        """Whether its name is that of its file."""
-        return "name" not in self._given_keys
 
     @property
     def ignored(self) -> list[str]:
