@@ -239,12 +239,8 @@ def logs(
     listed = [found["trial_id"] for found in place.listed(place.launched(name).name)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
-        many = (
-            f"{len(matching)} trials begin so: {', '.join(matching[:5])}"
-            if matching
-            else "polysweep status NAME --json lists them"
-        )
-        raise UserError(f"TRIAL {trial!r}: {'not unique' if matching else 'no such trial'} in {name}; {many}")
+        many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
+        raise UserError(f"TRIAL {trial!r}: {many}; expected one of {', '.join((matching or listed)[:5])}, ...")
     for line in trial_log(place, matching[0]):
         print(line)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from trainer.registry import UserError
 
-TIMEOUT_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 15
 BATCH: Final = 500
 
 

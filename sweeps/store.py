@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -280,7 +281,8 @@ class Store:
 
     def add_suggestion(self, name: str, index: int, suggestion: Suggestion) -> bool:
         """Keep a proposal before it is tried; False where another launch has made the proposal of this index."""
-        said = {"point": suggestion.point._asdict(), "raw": dict(suggestion.raw)}
+        token = uuid.uuid4().hex  # two launches may propose the same: it tells whose file it is
+        said = {"point": suggestion.point._asdict(), "raw": dict(suggestion.raw), "token": token}
         return self.files.create(f"sweeps/{name}/points/{index:06d}.json", _json(said))
 
     def go_on(self, name: str, trial_id: str, rung: int) -> None:
