@@ -138,8 +138,8 @@ MOTO = Path(sys.executable).parent.parent / "moto/bin/moto_server"
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """An S3 endpoint on loopback; yields its address."""
+def s3_server() -> Iterator[tuple[str, int]]:
+    """An S3 endpoint on loopback; yields its address and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -149,7 +149,7 @@ def s3_server() -> Iterator[str]:
     )
     try:
         wait_for(lambda: _listens(port), 60)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process.pid
     finally:
         process.kill()
         process.wait()
@@ -161,13 +161,13 @@ def _listens(port: int) -> bool:
 
 
 @pytest.fixture
-def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def s3(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty bucket, `s3://name`; endpoint and credentials are in the environment."""
     import s3fs
 
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     for name, value in {
-        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ENDPOINT_URL": s3_server[0],
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",

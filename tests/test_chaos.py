@@ -228,3 +228,23 @@ def test_two_launches_of_one_sweep_share_its_trials(
         assert len(found) == 12 and {r["outcome"] for r in found.values()} == {"finished"}
         assert all([s["from_epoch"] for s in r["sessions"]] == [0] for r in found.values()), "nothing was run twice"
         assert len({s["process"] for r in found.values() for s in r["sessions"]}) >= 2
+
+
+def test_a_sweep_in_an_object_store_outlasts_its_silence(
+    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, s3: str, s3_server: tuple[str, int]
+) -> None:
+    """The endpoint is stopped in the middle and answers again; the sweep ends as it does on local files."""
+    spec, store = chaos_spec(spec_file, 2, 2), f"{s3}/store"
+    process = start("launch", spec, "--store", store, "--wandb", "offline", isolated=False)
+    wait_for(lambda: sum(r["epoch"] for r in records(store).values()) >= 8, 90, process)
+    os.kill(s3_server[1], signal.SIGSTOP)
+    time.sleep(8)  # the silence itself: longer than the client's time to connect
+    os.kill(s3_server[1], signal.SIGCONT)
+    said = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, said
+    assert "small: 4 finished" in said and "offline W&B runs are written to" in said
+    assert len(list((tmp_path / "polysweep-wandb").glob("offline-run-*"))) == 4
+    again = run("launch", spec, "--store", store, preexec_fn=None)
+    assert again.returncode == 0 and "nothing to start" in again.stdout
+    assert run("launch", spec, "--store", tmp_path / "local", "--wandb", "disabled").returncode == 0
+    assert histories(store) == histories(tmp_path / "local")

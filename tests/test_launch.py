@@ -25,7 +25,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 SpecFile = Callable[..., Path]
 
 
-def histories(store: Path) -> dict[str, list[dict]]:
+def histories(store: Path | str) -> dict[str, list[dict]]:
     """Every trial's history without its timings: what must not depend on how the sweep came to its end."""
     return {
         trial_id: [

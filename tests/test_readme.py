@@ -88,7 +88,7 @@ def test_the_whole_quickstart(tmp_path: Path) -> None:
     check(project, paste(project))
 
 
-def test_the_example_spec_is_valid() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    spec = SweepSpec.parse(example, "README.md")
-    assert (spec.name, len(spec.trials)) == ("example", 2 * 72)
+def test_the_example_specs_are_valid() -> None:
+    grid, bayes = [SweepSpec.parse(text, "README.md") for text in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)]
+    assert (grid.name, len(grid.trials)) == ("example", 2 * 72)
+    assert (bayes.name, bayes.points) == ("search", 30)
