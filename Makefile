@@ -31,11 +31,12 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Two at a time: most of a test's time is the start of a process.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-all: check
-	$(BIN)/python -m pytest -m 'long or not long'
+	$(BIN)/python -m pytest -n 2 -m 'long or not long'
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/step.py

@@ -39,6 +39,7 @@ def pull(name: str, store: Store) -> Pulled:
     runs, histories = [], []
     for trial in spec.trials:
         state = store.state(trial.trial_id)
+        record = {"error": state.damage} if state.damage else store.record(trial.trial_id) or {}
         rows = store.history(trial.trial_id)
         if state.state == "finished" and len(rows) != trial.config.epochs:
             raise StoreError(
@@ -53,7 +54,7 @@ def pull(name: str, store: Store) -> Pulled:
                 "outcome": state.state,
                 **trial.config.flat(),
                 **_values(spec, state.state, rows),
-                **_provenance(store.record(trial.trial_id) or {}),
+                **_provenance(record),
             }
         )
     history = pd.DataFrame(histories, columns=["trial_id", *HISTORY_COLUMNS])

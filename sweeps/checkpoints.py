@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sweeps.files import StoreError
@@ -14,12 +14,14 @@ BEFORE: Final = "checkpoint-before.pt"
 log = logging.getLogger("polysweep.worker")
 
 
-def write_checkpoint(store: Store, trial_id: str, checkpoint: Mapping[str, Any]) -> None:
-    """Replace the newest checkpoint; the one that it replaces stays as the one before."""
+def write_checkpoint(
+    store: Store, trial_id: str, checkpoint: Mapping[str, Any], still: Callable[[], bool] = lambda: True
+) -> None:
+    """Replace the newest checkpoint; the one that it replaces stays as the one before. `still` as of `Files.write`."""
     from trainer.checkpoint import dumps
 
     folder = f"trials/{trial_id}"
-    store.files.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}")
+    store.files.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}", still=still)
 
 
 def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None) -> None:

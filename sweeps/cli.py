@@ -128,9 +128,7 @@ def launch(
     data_dir: DataOption = None,
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address", help="A Ray cluster: auto, HOST:PORT or ray://HOST:PORT. [default: a Ray of its own]"
-        ),
+        typer.Option("--address", help="A Ray cluster: auto or ray://HOST:10001. [default: a Ray of its own]"),
     ] = None,
     insecure: InsecureOption = False,
     extend: Annotated[
@@ -209,7 +207,7 @@ def status(
         show_status(name, found, spec.metric.note, console)
         counts = found["counts"]
         left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
-        if not watch or not left:
+        if not watch or not left or (found["over"] and not counts["running"]):
             return
         time.sleep(2.0)
         spec = place.launched(name)

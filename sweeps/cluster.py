@@ -6,6 +6,7 @@ cluster demands one. Ray itself waits for minutes, and takes any token where non
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -32,12 +33,13 @@ from sweeps.provenance import THIS_VERSION, commit, said_version
 from sweeps.rayenv import passed_on
 from sweeps.running import stop
 from sweeps.spec import SweepSpec
-from sweeps.start import Options, start
+from sweeps.start import Options, start, use_wandb_settings
 from sweeps.store import Store
 from trainer.plugins import own_modules
 from trainer.registry import UserError
 
 SECONDS: Final = 10.0
+CLIENT_PORT: Final = 10001
 HELLO_SECONDS: Final = 120.0
 START_SECONDS: Final = 6.0
 """How long a submitted job is watched for an error at its start."""
@@ -65,6 +67,7 @@ def submit(
         raise UserError(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
+    use_wandb_settings(spec)
     _check_dashboard(address, insecure)
     command = ["python", "-m", "sweeps.cli", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
@@ -73,20 +76,33 @@ def submit(
     command += ["--insecure"] if insecure else []
     with _travelling(spec) as folder:
         logging.getLogger("ray").setLevel(logging.WARNING)
-        client = JobSubmissionClient(address)
-        job: str = client.submit_job(
+        try:
+            client = JobSubmissionClient(address)
+            job = _submitted(client, command, spec, folder)
+        except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
+            raise UserError(
+                f"--address {address}: the job is not taken: {' '.join(str(error).split())[-400:]}"
+            ) from None
+    deadline = time.monotonic() + START_SECONDS
+    with suppress(RuntimeError, OSError):  # the job goes on, whether it can be watched or not
+        while time.monotonic() < deadline:
+            if client.get_job_status(job) == JobStatus.FAILED:
+                lines = client.get_job_logs(job).strip().splitlines() or ["no output"]
+                raise UserError(f"the job {job} has failed: {lines[-1]}")
+            time.sleep(0.5)
+    return job
+
+
+def _submitted(client: JobSubmissionClient, command: Sequence[str], spec: SweepSpec, folder: Path) -> str:
+    """Submit the job with what travels; no credential is among it."""
+    return str(
+        client.submit_job(
             entrypoint=shlex.join(command),
             submission_id=f"polysweep-{spec.name}-{secrets.token_hex(4)}",
             runtime_env={"working_dir": str(folder), "env_vars": {**passed_on(), "POLYSWEEP_COMMIT": commit() or ""}},
             metadata={"sweep": spec.name},
         )
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if client.get_job_status(job) == JobStatus.FAILED:
-            lines = client.get_job_logs(job).strip().splitlines() or ["no output"]
-            raise UserError(f"the job {job} has failed: {lines[-1]}")
-        time.sleep(0.5)
-    return job
+    )
 
 
 def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> int:
@@ -94,20 +110,24 @@ def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> i
 
     At `auto` the driver is this process; at `ray://` it is a task on the head, whose output is shown here.
     """
-    if address != "auto" and not address.startswith("ray://"):
-        raise UserError(f"--address {address!r}: expected auto, on a machine of the cluster, or ray://HOST:10001")
+    use_wandb_settings(spec)
     if address == "auto":
-        return start(spec, store, options, lambda settings: _here(spec, settings, options.insecure))
-    _check_grpc(urlsplit(address).netloc, _CLIENT, options.insecure)
-    with _connected(address, spec):
+        if not ray.is_initialized():  # else it is a task on the head, whose client has made the check
+            _check_grpc(_address_of_this_cluster(), _ALIVE, options.insecure)
+        return start(spec, store, options, lambda settings: _here(spec, settings))
+    target = urlsplit(address)
+    if target.scheme != "ray" or not target.hostname:
+        raise UserError(f"--address {address!r}: expected auto, on a machine of the cluster, or ray://HOST:10001")
+    place = f"{target.hostname}:{target.port or CLIENT_PORT}"
+    _check_grpc(place, _CLIENT, options.insecure)
+    with _connected(f"ray://{place}", spec):
         return _on_head(spec, store, options)
 
 
-def _here(spec: SweepSpec, settings: Settings, insecure: bool) -> LaunchResult:
+def _here(spec: SweepSpec, settings: Settings) -> LaunchResult:
     """The driver is this process."""
-    if ray.is_initialized():  # a task on the head, whose client has made the checks
+    if ray.is_initialized():
         return launch(spec, settings, lambda: _check_nodes(settings))
-    _check_grpc(_address_of_this_cluster(), _ALIVE, insecure)
     with _connected("auto", spec):
         return launch(spec, settings, lambda: _check_nodes(settings))
 
@@ -117,28 +137,39 @@ def _on_head(spec: SweepSpec, store: Store, options: Options) -> int:
     head = next((node for node in ray.nodes() if "node:__internal_head__" in node["Resources"]), None)
     if head is None:
         raise UserError("the cluster has no head node")
-    there = {**vars(options), "address": "auto"}
+    there = {**vars(options), "address": "auto", "launch_id": secrets.token_hex(8)}
+    probe = f".probe-{secrets.token_hex(8)}"
+    store.files.write(probe, b"")
     task = ray.remote(num_cpus=0, max_retries=0)(_drive).options(
         scheduling_strategy=NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
     )
-    running = task.remote(spec.text, spec.name, store.root, there)
+    running = task.remote(spec.text, spec.name, store.root, there, probe)
     try:
         code, error = ray.get(running)
     except (KeyboardInterrupt, SystemExit) as end:
-        stop(store, spec.name, print, seconds=8.0)
+        with suppress(UserError):
+            stop(store, spec.name, print, seconds=8.0, only=there["launch_id"])
         raise SystemExit(130 if isinstance(end, KeyboardInterrupt) else end.code) from None
+    except (ray.exceptions.RayError, ConnectionError) as lost:
+        last = str(lost).strip().splitlines()[-1]
+        raise UserError(f"the driver on the head was lost ({last}); the same command continues") from None
+    finally:
+        with suppress(UserError):
+            store.files.remove(probe)
     time.sleep(1.0)  # its last lines come after its result
     if error:
         raise UserError(error)
     return int(code)
 
 
-def _drive(text: str, name: str, store: str, options: dict[str, Any]) -> tuple[int, str]:
-    """What runs on the head: the exit code, and the error of a user."""
+def _drive(text: str, name: str, store: str, options: dict[str, Any], probe: str) -> tuple[int, str]:
+    """What runs on the head: the exit code, and the error of a user. `probe` is a file in the client's Store."""
     from sweeps.spec import SweepSpec
     from sweeps.store import Store
 
     try:
+        if not Store(store).files.exists(probe):
+            return 2, f"the head does not see the Store {store} of this machine: use s3://, or a path that they share"
         return start_at("auto", SweepSpec.parse(text, f"{name}.yaml", name), Store(store), Options(**options)), ""
     except UserError as error:
         return 2, str(error)
@@ -204,6 +235,7 @@ def _check_dashboard(address: str, insecure: bool) -> None:
         return
     if code not in (401, 403):
         raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
+    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
     token = _token()
     code, _ = _get(f"{address.rstrip('/')}/api/version", token)
     if code != 200:
@@ -218,7 +250,7 @@ def _get(url: str, token: str) -> tuple[int, str]:
             return answer.status, answer.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         return error.code, ""
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise UserError(f"--address {url.partition('/api')[0]}: nobody answers there ({reason})") from None
 
@@ -232,6 +264,7 @@ def _check_grpc(target: str, method: str, insecure: bool) -> None:
         if not insecure:
             raise UserError(_demands_none(target))
         return
+    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
     token = _token()
     if _call(target, method, token) is grpc.StatusCode.UNAUTHENTICATED:
         raise UserError(_refused(target, token))

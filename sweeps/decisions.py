@@ -30,9 +30,13 @@ class Supply:
         self._curves: dict[str, Curve] = {}
         self._observed: dict[int, Observation] = {}
         self._reached = False
+        self._handed: set[str] = set()  # trials that this launch has handed out
+        self._grouped_for: SweepSpec | None = None
+        self._grouped: list[list[SweepTrial]] = []
+        self._by_trial: dict[str, list[SweepTrial]] = {}
         self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
         self._states: Mapping[str, TrialState] = {}
-        self.exhausted = False
+        self.exhausted = store.is_exhausted(spec.name) if spec.method == "bayes" else False
 
     def states(self) -> dict[str, TrialState]:
         """The states of the trials that are known, fresh from the Store."""
@@ -44,7 +48,7 @@ class Supply:
         made = plan(self.spec, states, self._data)
         self._states = states
         self._jobs = iter(made.jobs)
-        self._reached = self._is_target_reached(states)
+        self._reached = is_target_reached(self.spec, self._store, states)
         if self.spec.by_points:
             self._curves = {trial_id: self._curve(trial_id) for trial_id, state in states.items() if state.epoch}
         return made
@@ -65,6 +69,7 @@ class Supply:
         job = next(self._jobs, None)
         if job is None:
             return self._proposal() if self._may_propose() else None
+        self._handed |= {trial.trial_id for stack in job for trial in stack.trials}
         if self.spec.early_terminate:
             # Interrupted at a rung: the decision is made now, and its worker carries it out under the claim.
             self._judge({trial.trial_id for stack in job for trial in stack.trials})
@@ -77,8 +82,11 @@ class Supply:
         for row in rows:
             value = row.history.get(metric.name)
             self._reached = self._reached or (metric.is_reached(value) and not row.history.get("partial"))
-            if self.spec.by_points:
-                self._curves.setdefault(row.trial_id, []).append(value)
+            if self.spec.by_points and row.history:
+                curve = self._curves.setdefault(row.trial_id, [])
+                if len(curve) < row.epoch - 1:
+                    curve[:] = self._curve(row.trial_id)
+                curve[row.epoch - 1 :] = [value]  # an epoch can come twice: trained again after a kill
                 touched.add(row.trial_id)
         return self._judge(touched) if touched and self.spec.early_terminate else []
 
@@ -86,40 +94,45 @@ class Supply:
         """Whether the point of these trials stops at the rung that it has just reached."""
         early = self.spec.early_terminate
         assert early is not None
-        points = by_point(self.spec.trials)
-        own = next(members for members in points if touched & {trial.trial_id for trial in members})
+        own = self._points[next(iter(touched))]
         curve = self._mean(own)
-        rung, first = len(curve), own[0].trial_id
-        if rung not in early.rungs(own[0].epochs) or self._store.goes_on(self.spec.name, first, rung):
+        rung = len(curve)
+        if rung not in early.rungs(own[0].epochs):
             return []
-        others = [self._mean(members) for members in points if members is not own]
-        if goes_on(curve, others, rung, early.eta, self.spec.metric.goal):
-            self._store.go_on(self.spec.name, first, rung)
-            return []
+        self._refresh_others(own)
+        others = [self._mean(members) for members in self._point_list if members is not own]
+        decided = goes_on(curve, others, rung, early.eta, self.spec.metric.goal)
         reached = 1 + sum(len(other) >= rung for other in others)
-        decision = {"epoch": rung, "value": curve[-1], "points": reached, "eta": early.eta}
-        ended = [trial.trial_id for trial in own]
-        for trial_id in ended:
-            self._store.end_early(self.spec.name, trial_id, decision)
-        return ended
+        why = {"epoch": rung, "value": curve[-1], "points": reached, "eta": early.eta}
+        ids = [trial.trial_id for trial in own]
+        return [] if self._store.decide(self.spec.name, ids, rung, decided, why) else ids
+
+    def _refresh_others(self, own: Sequence[SweepTrial]) -> None:
+        """Read how far the trials have come that another launch runs."""
+        mine = {trial.trial_id for trial in own} | self._handed
+        for trial_id, state in self._states.items():
+            if trial_id not in mine and (state.state == "running" or len(self._curves.get(trial_id, [])) < state.epoch):
+                self._curves[trial_id] = self._curve(trial_id)
+
+    @property
+    def _point_list(self) -> list[list[SweepTrial]]:
+        """The points of the sweep as it is known."""
+        if self._grouped_for is not self.spec:
+            self._grouped_for, self._grouped = self.spec, by_point(self.spec.trials)
+            self._by_trial = {trial.trial_id: members for members in self._grouped for trial in members}
+        return self._grouped
+
+    @property
+    def _points(self) -> dict[str, list[SweepTrial]]:
+        """By trial, its point."""
+        _ = self._point_list
+        return self._by_trial
 
     def _mean(self, members: Sequence[SweepTrial]) -> list[float]:
         return mean_curve([self._curves.get(trial.trial_id, []) for trial in members])
 
     def _curve(self, trial_id: str) -> Curve:
         return [row.get(self.spec.metric.name) for row in self._store.history(trial_id)]
-
-    def _is_target_reached(self, states: Mapping[str, TrialState]) -> bool:
-        metric = self.spec.metric
-        if metric.target is None:
-            return False
-        there = [trial_id for trial_id, state in states.items() if state.epoch]
-        values = [
-            record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
-            for _, record in self._store.records(there)
-            if not isinstance(record, StoreError)
-        ]
-        return any(map(metric.is_reached, values))
 
     # bayes
 
@@ -135,28 +148,38 @@ class Supply:
         """A new point, kept in the Store before it is tried."""
         while self._may_propose():
             known = self.spec.suggestions
-            made = propose(self.spec.space, self.spec.search_seed, self.spec.metric.goal, self._observations())
+            made = self._new_point()
             if made is None:
                 self.exhausted = True
+                self._store.mark_exhausted(self.spec.name)
                 return None
-            if not self._store.add_suggestion(self.spec.name, len(known), made):
+            if not self._store.add_suggestion(self.spec.name, made, len(known)):
                 self.spec = self._store.known(self.spec)  # another launch has made this one
                 continue
             self.spec = self.spec.with_suggestions([*known, made])
             self._store.write_sweep(self.spec)
             members = self.spec.trials[-len(self.spec.seeds) :]
             states = {trial.trial_id: self._store.state(trial.trial_id) for trial in members}
-            stacks = plan(self.spec, {**self._states, **states}, self._data).jobs
-            mine = {trial.trial_id for trial in members}
-            for job in stacks:
-                if mine & {trial.trial_id for stack in job for trial in stack.trials}:
-                    return job, states
+            self._handed |= set(states)
+            job = plan(self.spec, states, self._data, members).jobs
+            if job:
+                return job[0], states
+        return None
+
+    def _new_point(self) -> Suggestion | None:
+        """What bayes proposes, of which no trial is known; None where the space seems exhausted."""
+        known = {trial.trial_id for trial in self.spec.trials}
+        observations = self._observations()
+        for suggestion in propose(self.spec.space, self.spec.search_seed, self.spec.metric.goal, observations):
+            made = self.spec.with_suggestions([suggestion]).trials
+            if known.isdisjoint(trial.trial_id for trial in made):
+                return suggestion
         return None
 
     def _observations(self) -> list[Observation]:
         """What is known of every proposal, in their order."""
-        members = by_point(self.spec.trials)
-        ended = self._store.ended_early(self.spec.name) if self.spec.early_terminate else set()
+        members = self._point_list
+        ended = self._store.all_ended_early(self.spec.name) if self.spec.early_terminate else set()
         found = []
         for index, (suggestion, trials) in enumerate(zip(self.spec.suggestions, members, strict=True)):
             if index not in self._observed:
@@ -191,3 +214,17 @@ class Supply:
         if "stopped" in outcomes:
             return replace(running, state="stopped", value=mean, epoch=len(self._mean(trials)))
         return replace(running, state="complete", value=mean)
+
+
+def is_target_reached(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> bool:
+    """Whether some trial has reached the metric's target."""
+    metric = spec.metric
+    if metric.target is None:
+        return False
+    there = [trial_id for trial_id, state in states.items() if state.epoch]
+    values = [
+        record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
+        for _, record in store.records(there)
+        if not isinstance(record, StoreError)
+    ]
+    return any(map(metric.is_reached, values))

@@ -80,6 +80,13 @@ class Parameter(BaseModel):
             self._check_probabilities(self.probabilities)
         if self.min is not None and self.max is not None:
             self._check_range(self.min, self.max)
+        if self.kind not in ("constant", "categorical"):
+            try:
+                ends = [float(self.at(u)) for u in (1e-9, 1 - 1e-9)]
+            except (OverflowError, ValueError):
+                ends = [math.inf]
+            if not all(map(math.isfinite, ends)):
+                raise ValueError(f"{self.kind}: its values are too large or too small for a number")
         return self
 
     def _check_probabilities(self, probabilities: list[Any]) -> None:
@@ -95,8 +102,8 @@ class Parameter(BaseModel):
             raise ValueError(f"int_uniform needs whole numbers, not {low} and {high}")
         if self.kind.endswith("_values") and low <= 0:
             raise ValueError(f"{self.kind} needs min > 0, not {low}")
-        if self.kind == "log_uniform" and high > 700:
-            raise ValueError(f"log_uniform: min and max are natural logarithms; exp({high}) is too large")
+        if self.kind == "log_uniform" and (low < -700 or high > 700):
+            raise ValueError(f"log_uniform: min and max are natural logarithms, here of e^{low} and e^{high}")
         if "q_" in self.kind and self._multiples[0] > self._multiples[1]:
             raise ValueError(f"no multiple of q = {self.q} lies between min {low} and max {high}")
 

@@ -28,7 +28,7 @@ class Hyperband(BaseModel):
     type: Literal["hyperband"]
     min_iter: Whole | None = None  # epochs of the first rung
     max_iter: Whole | None = None  # epochs of a whole trial, from which the rungs are counted down
-    s: Whole | None = None  # number of rungs below max_iter
+    s: Annotated[int, Field(ge=1, le=64, strict=True)] | None = None  # number of rungs below max_iter
     eta: Annotated[int, Field(ge=2, strict=True)] = 3  # one of eta goes on
 
     @model_validator(mode="after")

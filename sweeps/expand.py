@@ -47,6 +47,10 @@ class SweepTrial(NamedTuple):
         """The whole config, made when it is asked for."""
         return TrialConfig.parse({**self.family.fixed, **dict(zip(self.family.names, self.choice, strict=True))})
 
+    def canonical(self) -> dict[str, Any]:
+        """`TrialConfig.canonical`, without making the config."""
+        return self.family.canonical(self.choice)
+
     def value(self, name: str) -> Any:
         """A field, None where it does not apply."""
         return self.choice[self.family.names.index(name)] if name in self.family.names else self.family.flat.get(name)
@@ -90,6 +94,7 @@ class Family:
         self.first = TrialConfig.parse({**self.fixed, **self._start})
         canonical = self.first.canonical()
         self._versions = self.first.versions
+        self._canonical = {k: v for k, v in canonical.items() if k not in free}
         self._texts = {k: json.dumps(v, sort_keys=True) for k, v in canonical.items() if k not in free}
         self._known: dict[tuple[str, str], tuple[Any, str | None]] = {}
         self.cell_names: tuple[str, ...] = ()
@@ -117,6 +122,20 @@ class Family:
             if known[1] is not None:
                 texts[name] = known[1]
         return SweepTrial(self, tuple(choice), identity(texts, self._versions))
+
+    def canonical(self, choice: Sequence[Any]) -> dict[str, Any]:
+        """The canonical config of a member."""
+        values = dict(self._canonical)
+        for name, value in zip(self.names, choice, strict=True):
+            if self._known_text(name, value) is not None:
+                values[name] = value
+        return {name: values[name] for name in TrialConfig.model_fields if name in values}
+
+    def _known_text(self, name: str, value: Any) -> str | None:
+        key = (name, repr(value))
+        if key not in self._known:
+            self._known[key] = self._check(name, value)
+        return self._known[key][1]
 
     def _check(self, name: str, value: Any) -> tuple[Any, str | None]:
         """The value as a config holds it, and its canonical JSON, None where that is left out as the default."""

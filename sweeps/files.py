@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import fsspec
+import fsspec.asyn
 
 from trainer.registry import UserError
 
@@ -36,6 +37,10 @@ _FOR_GOOD: Final = {
 
 class StoreError(UserError):
     """A Store that cannot be used: the message names the path."""
+
+
+class NotOursError(StoreError):
+    """A write that came too late: the trial is another process's by now."""
 
 
 def open_files(root: str) -> Files:
@@ -66,6 +71,9 @@ class Files(ABC):
     root: str
     patience: float = 0.0
 
+    def __init__(self) -> None:
+        self.gives_up: Callable[[], bool] = lambda: False  # asked while waiting: whether to wait no longer
+
     def read(self, path: str) -> bytes | None:
         """A file's content, None where there is no such file."""
         try:
@@ -77,14 +85,23 @@ class Files(ABC):
         """The contents of many files, in as few round trips as there can be."""
         return {path: self.read(path) for path in paths}
 
-    def write(self, path: str, content: bytes, *, keep_as: str | None = None) -> None:
+    def write(
+        self, path: str, content: bytes, *, keep_as: str | None = None, still: Callable[[], bool] = lambda: True
+    ) -> None:
         """Replace a file.
 
-        What it replaces stays under the name `keep_as`, where that is given; at no moment is `path` absent.
+        What it replaces stays under the name `keep_as`, where that is given; at no moment is `path` absent. Before each
+        attempt `still()` says whether the writer may write; raises `NotOursError` where not.
         """
+
+        def attempt() -> None:
+            if not still():
+                raise NotOursError(f"{self.path(path)}: another process has taken over")
+            self._write(self.path(path), content, kept)
+
         kept = None if keep_as is None else self.path(keep_as)
         try:
-            self._patiently(path, "written", lambda: self._write(self.path(path), content, kept))
+            self._patiently(path, "written", attempt)
         except FileNotFoundError:
             raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
 
@@ -128,13 +145,14 @@ class Files(ABC):
         while True:
             try:
                 return call()
-            except FileNotFoundError:
+            except (FileNotFoundError, StoreError):
                 raise
             except Exception as error:
                 if not isinstance(error, OSError) and not self._is_its_own(error):
                     raise
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                if self._is_for_good(error) or time.monotonic() - since + wait > self.patience:
+                late = time.monotonic() - since + wait > self.patience
+                if late or self._is_for_good(error) or self.gives_up():
                     raise StoreError(f"{self.path(path)}: cannot be {action}: {reason}") from None
                 if not said:
                     log.warning("%s: cannot be %s (%s); trying again", self.path(path), action, reason)
@@ -173,6 +191,7 @@ class LocalFiles(Files):
     """A local or shared file system."""
 
     def __init__(self, root: str) -> None:
+        super().__init__()
         self.root = str(Path(root).absolute())  # a worker has another working directory, and no ~
 
     def _read(self, path: str) -> bytes:
@@ -185,6 +204,7 @@ class LocalFiles(Files):
                 link = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
                 os.link(target, link)
                 link.replace(kept)
+                link.unlink(missing_ok=True)  # it stays where `kept` was the same file already
             temporary.replace(target)
 
         self._put(Path(path), content, place)
@@ -229,11 +249,13 @@ class ObjectFiles(Files):
     """An object store. Endpoint and credentials come from the environment, as its client reads them."""
 
     def __init__(self, root: str) -> None:
+        super().__init__()
         self.root = root.rstrip("/")
         options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
         if root.startswith("s3"):
-            options["config_kwargs"] = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}
+            options["config_kwargs"] = {"connect_timeout": 5, "read_timeout": 10, "retries": {"max_attempts": 1}}
         self._fs, _ = fsspec.core.url_to_fs(root, **options)
+        self._fs.retries = 1  # s3fs would try again five times before we do
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | None]:
         """In parallel; what fails is read again by itself."""
@@ -271,13 +293,21 @@ class ObjectFiles(Files):
             return False
         except FileNotFoundError:
             raise StoreError(f"{self.root}: there is no such bucket") from None
+        except Exception as error:
+            if "ConditionalRequestConflict" in str(error):  # two at once, and the other one was faster
+                return False
+            raise
         return True
 
     def _exists(self, path: str) -> bool:
         return bool(self._fs.exists(path))
 
     def _names(self, folder: str) -> list[str]:
-        return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in self._fs.ls(folder, detail=False)]
+        if not hasattr(self._fs, "_lsdir"):
+            return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in self._fs.ls(folder, detail=False)]
+        # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
+        found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
+        return [str(entry["name"]).rstrip("/").rsplit("/", 1)[-1] for entry in found]
 
     def _remove(self, path: str) -> None:
         self._fs.rm_file(path)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from trainer.registry import UserError
 
@@ -28,11 +28,18 @@ class Interruption:
     ask_to_stop: Callable[[], None] = field(default=lambda: None)
     signal: int = 0
     _at: float = 0.0
+    _before: dict[int, Any] = field(default_factory=dict)
 
     def install(self) -> None:
         """Take over both signals; `ray.init` replaces one of them, so call it again after that."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def uninstall(self) -> None:
+        """Give both signals back to who had them."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     @property
     def exit_code(self) -> int:
@@ -42,14 +49,14 @@ class Interruption:
     def request(self, number: int) -> None:
         """As if the signal had come, but without its deadline: from another thread, by a word in the Store."""
         if not self.signal:
-            self.signal, self._at = number, time.monotonic()
+            self.signal = number
 
     def _handle(self, number: int, _frame: object) -> None:
-        if self.signal:
+        if self._at:
             if time.monotonic() - self._at > REPEAT_SECONDS:
                 os._exit(self.exit_code)
             return
-        self.signal, self._at = number, time.monotonic()
+        self.signal, self._at = self.signal or number, time.monotonic()
         watchdog = threading.Timer(GRACE_SECONDS, os._exit, [self.exit_code])
         watchdog.daemon = True
         watchdog.start()

@@ -65,7 +65,8 @@ class Plan:
 
     spec: SweepSpec
     states: Mapping[str, TrialState]
-    data: str = ""
+    data: str
+    trials: list[SweepTrial]  # in the spec's order
 
     @cached_property
     def stacks(self) -> list[StackPlan]:
@@ -109,11 +110,6 @@ class Plan:
         new = [trial for trial in self.trials if self.state(trial) == "new"]
         return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
-    @property
-    def trials(self) -> list[SweepTrial]:
-        """All trials in the spec's order."""
-        return self.spec.trials
-
     def state(self, trial: SweepTrial) -> State:
         """The trial's state."""
         return self.states[trial.trial_id].state
@@ -148,7 +144,7 @@ class Plan:
                 {
                     "trial_id": trial.trial_id,
                     "cell": trial.cell,
-                    "config": trial.config.canonical(),
+                    "config": trial.canonical(),
                     "state": self.state(trial),
                 }
                 for trial in self.trials
@@ -157,9 +153,12 @@ class Plan:
         }
 
 
-def plan(spec: SweepSpec, known: Mapping[str, TrialState], data: str = "") -> Plan:
-    """The plan of `spec` where the Store knows the trials `known` by id; others are new."""
-    return Plan(spec, {trial.trial_id: known.get(trial.trial_id, TrialState()) for trial in spec.trials}, data)
+def plan(
+    spec: SweepSpec, known: Mapping[str, TrialState], data: str = "", trials: Sequence[SweepTrial] | None = None
+) -> Plan:
+    """The plan of `spec`, or of some of its `trials`, where the Store knows those `known` by id; others are new."""
+    chosen = spec.trials if trials is None else list(trials)
+    return Plan(spec, {trial.trial_id: known.get(trial.trial_id, TrialState()) for trial in chosen}, data, chosen)
 
 
 def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from trainer.tracking import (
     write_offline,
 )
 
-UPLOAD_SECONDS: Final = 600.0
+UPLOAD_SECONDS: Final = 120.0  # of one run
 UPLOADS_AT_ONCE: Final = 4
 log = logging.getLogger("polysweep.wandb")
 
@@ -129,17 +128,14 @@ def upload(store: Store, trials: Mapping[str, TrialConfig]) -> Counts:
     there = Server().runs(list(described))
     lacking = {trial_id: _lacks(there.get(trial_id), *described[trial_id][1:]) for trial_id in described}
     tagged = {trial_id: described[trial_id][1] for trial_id, what in lacking.items() if what == "tags"}
-    sent = [trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end")]
+    sent = [
+        trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end") and not _hole(there, trial_id)
+    ]
     if tagged:
         Server().add_tags(tagged)
     if sent:
-        lines = [Online() for _ in range(min(UPLOADS_AT_ONCE, len(sent)))]
-        for line, trial_id in zip(itertools.cycle(lines), sent):
-            config, tags, record = described[trial_id]
-            line.start(describe(config, tags), store.history(trial_id))
-            line.finish(trial_id, record["outcome"])
-        for line in lines:
-            line.drain(UPLOAD_SECONDS)
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as lines:
+            list(lines.map(lambda trial_id: _send(store, trial_id, *described[trial_id]), sent))
     if tagged or sent:
         there = Server().runs(list(described))
     for trial_id, (_, tags, record) in described.items():
@@ -151,6 +147,14 @@ def upload(store: Store, trials: Mapping[str, TrialConfig]) -> Counts:
     counts.complete = len(described) - len(tagged) - len(sent)
     counts.holes = tuple(trial_id for trial_id in described if trial_id in there and there[trial_id].has_hole)
     return counts
+
+
+def _send(store: Store, trial_id: str, config: TrialConfig, tags: Sequence[str], record: Mapping[str, Any]) -> None:
+    """One run, by a client of its own: what goes wrong with it does not stop the others."""
+    online = Online()
+    online.start(describe(config, tags), store.history(trial_id))
+    online.finish(trial_id, record["outcome"])
+    online.drain(UPLOAD_SECONDS)
 
 
 def sync(spec: SweepSpec, store: Store, say: Callable[[str], None]) -> int:
@@ -168,6 +172,10 @@ def sync(spec: SweepSpec, store: Store, say: Callable[[str], None]) -> int:
     for trial_id in damaged:
         say(f"{trial_id}: its record is damaged, nothing of it is uploaded")
     return 1 if counts.failed or counts.holes or damaged else 0
+
+
+def _hole(there: Mapping[str, ServerRun], trial_id: str) -> bool:
+    return trial_id in there and there[trial_id].has_hole
 
 
 def _lacks(run: ServerRun | None, tags: Sequence[str], record: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
 from sweeps.claims import Claim
+from sweeps.files import NotOursError
 from sweeps.plan import FINAL
 from sweeps.process import Process
 from sweeps.provenance import differences
@@ -71,14 +72,18 @@ class Row:
         store.write_config(trial_id, config.canonical())
         row = cls(config, claim, first_record(old, config, claim, job), store, job)
         row.restore()
-        row.record["epoch"] = len(row.history)
+        row.sum_up()
         if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
             # It was killed between its last checkpoint and its final record.
-            store.write_history(trial_id, row.history)
             row.mark_ended(row.checkpoint["outcome"])
         elif old is not None and row.is_to_stop():
             row.mark_ended("stopped")
-        if row.record["outcome"] in FINAL or row.record["width"] != job.width:
+        if row.record["outcome"] in FINAL:
+            store.write_history(trial_id, row.history)
+            store.write_record(trial_id, row.record)
+            row.tidy()
+            return None
+        if row.record["width"] != job.width:
             # It moved on since the plan was made. The record says where it stands; the next plan places it.
             store.write_record(trial_id, row.record)
             return None
@@ -142,29 +147,37 @@ class Row:
 
     def save(self, checkpoint: Mapping[str, Any]) -> bool:
         """History, checkpoint, record. False where another process has taken over: then nothing more is written."""
-        if not self.claim.is_held():
-            return False
-        self._store.write_history(self.trial_id, self.history)
         best = {} if self._best is None else {"best": dict(self._best)}
-        write_checkpoint(self._store, self.trial_id, {**checkpoint, **best})
+        # Asked before every attempt: a worker that was suspended, or waited for the Store, must not overwrite what its
+        # successor has written.
+        still = self.claim.is_held
+        try:
+            self._store.write_history(self.trial_id, self.history, still)
+            write_checkpoint(self._store, self.trial_id, {**checkpoint, **best}, still)
+        except NotOursError:
+            return False
+        self.sum_up()
+        return self.write_record()
+
+    def sum_up(self) -> None:
+        """Put what the history says into the record."""
         self.record |= {
             "epoch": len(self.history),
             "seconds": sum(row["seconds"] for row in self.history),
             "extremes": extremes(self.history),
         }
-        return self.write_record()  # a worker that was suspended must not overwrite its successor's
 
     def write_record(self) -> bool:
         """Write the record, if the claim is still held."""
-        held = self.claim.is_held()
-        if held:
-            self._store.write_record(self.trial_id, self.record)
-        return held
+        try:
+            self._store.write_record(self.trial_id, self.record, self.claim.is_held)
+        except NotOursError:
+            return False
+        return True
 
     def is_to_stop(self) -> bool:
         """Whether the sweep has decided to end this trial early."""
-        mark = f"sweeps/{self._job.sweeps[0]}/ended/{self.trial_id}.json" if self._job.early else ""
-        return bool(mark) and self._store.files.exists(mark)
+        return self._job.early and self._store.ended_early(self._job.sweeps[0], self.trial_id)
 
     def mark_ended(self, outcome: str, error: str | None = None) -> None:
         """Put the outcome into the record, which the next save writes: an end is never half stored."""
@@ -174,10 +187,14 @@ class Row:
 
     def let_go(self) -> None:
         """After the final record: the checkpoint that stays, the claim."""
+        self.tidy()
+        self.claim.release()
+
+    def tidy(self) -> None:
+        """Leave only the checkpoint that is to stay."""
         if self._job.keep == "best" and self._best is not None:
             write_checkpoint(self._store, self.trial_id, self._best)
         remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
-        self.claim.release()
 
 
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

@@ -26,19 +26,21 @@ log = logging.getLogger("polysweep.store")
 class Registration:
     """One launch of a sweep while it runs: `launch-<id>.json` beats, `stop-<id>` tells it and its workers to stop."""
 
-    def __init__(self, store: Store, sweep: str, asked: Callable[[], None]) -> None:
+    def __init__(self, store: Store, sweep: str, asked: Callable[[], None], launch_id: str = "") -> None:
         """`asked()` is called, in a thread, when the stop file has appeared."""
         self._store = store
-        self.id = secrets.token_hex(8)
+        self.id = launch_id or secrets.token_hex(8)
         self._path = f"sweeps/{sweep}/launch-{self.id}.json"
         self.stop_file = f"sweeps/{sweep}/stop-{self.id}"
         self._asked = asked
+        self._sweep = sweep
         self._since = time.time()
         self._beats = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="launch", daemon=True)
 
     def __enter__(self) -> Self:
+        launches(self._store, self._sweep, clean=True)
         self._beat()
         self._thread.start()
         return self
@@ -76,8 +78,8 @@ class Registration:
                 log.warning("%s", error)
 
 
-def launches(store: Store, sweep: str) -> dict[str, Holder]:
-    """By id, the launches of a sweep that are not known to be gone."""
+def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Holder]:
+    """By id, the launches of a sweep that are not known to be gone; `clean` removes what the others left."""
     found = {}
     for name in store.files.names(f"sweeps/{sweep}"):
         if match := _LAUNCH.fullmatch(name):
@@ -86,17 +88,28 @@ def launches(store: Store, sweep: str) -> dict[str, Holder]:
             holder = None if content is None else store.claims.alive(path, content)
             if holder is not None:
                 found[match[1]] = holder
+            elif content is not None and clean:
+                store.files.remove(path)
     return found
 
 
-def stop(store: Store, sweep: str, say: Callable[[str], None], seconds: float = STALE_SECONDS + 5) -> bool:
-    """Ask every launch of the sweep to stop and wait until they have; False where one has not answered in time."""
-    running = launches(store, sweep)
+def stop(
+    store: Store, sweep: str, say: Callable[[str], None], seconds: float = STALE_SECONDS + 5, *, only: str = ""
+) -> bool:
+    """Ask every launch of the sweep, or `only` one, to stop and wait until they have.
+
+    False where one has not answered in time.
+    """
+
+    def alive() -> dict[str, Holder]:
+        return {launch: h for launch, h in launches(store, sweep, clean=True).items() if only in ("", launch)}
+
+    running = alive()
     for launch, holder in running.items():
         say(f"asking {holder} to stop")
         store.files.write(f"sweeps/{sweep}/stop-{launch}", b"")
     deadline = time.monotonic() + seconds
-    while left := launches(store, sweep):
+    while left := alive():
         if time.monotonic() > deadline:
             say(f"no answer from {', '.join(map(str, left.values()))}")
             return False

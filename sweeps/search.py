@@ -8,6 +8,8 @@ parameter, so that a longer sweep begins like a shorter one and a further parame
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +48,8 @@ def draw(space: Space, seed: int, index: int) -> Point:
     """Point `index` of a random sweep."""
 
     def u(name: str) -> float:
-        return random.Random(f"{seed} {index} {name}").random() or 0.5**54
+        digest = hashlib.blake2b(f"{seed} {index} {name}".encode(), digest_size=8).digest()
+        return (int.from_bytes(digest) // 2**11 + 0.5) / 2**53
 
     variant = min(int(u("") * len(space)), len(space) - 1)
     return Point(variant, {name: parameter.at(u(name)) for name, parameter in space[variant].items()})
@@ -66,24 +69,40 @@ def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
             yield point
 
 
-def propose(space: Space, seed: int, goal: Goal, known: Sequence[Observation]) -> Suggestion | None:
-    """The next point of a bayes sweep, None where the space seems exhausted."""
+def propose(space: Space, seed: int, goal: Goal, known: Sequence[Observation]) -> Iterator[Suggestion]:
+    """What may be the next point of a bayes sweep, the best first, none of them known; ends after `TRIES`.
+
+    Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
+    """
     taken = {repr(observation.suggestion.point) for observation in known}
+    told = [made for observation in known if (made := _told(space, observation)) is not None]
+    size = _size(space)
+    if size is not None and len(taken) >= size:
+        return
+    running = any(observation.state == "running" for observation in known)
     for attempt in range(TRIES):
-        suggestion = _ask(space, f"{seed} {len(known)} {attempt}", goal, known)
+        suggestion = _ask(space, f"{seed} {len(known)} {attempt}", goal, told, running)
         if repr(suggestion.point) not in taken:
-            return suggestion
-    return None
+            taken.add(repr(suggestion.point))
+            yield suggestion
 
 
-def _ask(space: Space, seed: str, goal: Goal, known: Sequence[Observation]) -> Suggestion:
+def _size(space: Space) -> int | None:
+    """How many points there are; None where a parameter is continuous."""
+    grids = [[parameter.grid for parameter in variant.values()] for variant in space]
+    if any(grid is None for variant in grids for grid in variant):
+        return None
+    return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
+
+
+def _ask(space: Space, seed: str, goal: Goal, told: Sequence[Any], running: bool) -> Suggestion:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     start = random.Random(seed).getrandbits(31)
-    sampler = optuna.samplers.TPESampler(seed=start, constant_liar=any(o.state == "running" for o in known))
+    sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
     study = optuna.create_study(sampler=sampler, direction=goal)
-    study.add_trials([_told(space, observation) for observation in known])
+    study.add_trials(told)
     trial = study.ask()
     variant = trial.suggest_categorical("variant", range(len(space))) if len(space) > 1 else 0
     raw = {} if len(space) == 1 else {"variant": variant}
@@ -113,7 +132,7 @@ def _key(space: Space, variant: int, name: str) -> str:
 
 
 def _told(space: Space, observation: Observation) -> Any:
-    """An observation as a trial of Optuna.
+    """An observation as a trial of Optuna; None where it lies outside of the space.
 
     A point whose seeds diverged or failed counts as worse than all others: pruned before its first step.
     """
@@ -122,11 +141,20 @@ def _told(space: Space, observation: Observation) -> Any:
 
     suggestion = observation.suggestion
     variant = suggestion.point.variant
+    if variant >= len(space):
+        return None
     here = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
+    free = {key: parameter for key, parameter in here.items() if not parameter.is_fixed}
+    if suggestion.raw.keys() - {"variant"} != free.keys() or ("variant" in suggestion.raw) != (len(space) > 1):
+        return None
     distributions = {
-        key: CategoricalDistribution(range(len(space))) if key == "variant" else here[key].optuna()
+        key: CategoricalDistribution(range(len(space))) if key == "variant" else free[key].optuna()
         for key in suggestion.raw
     }
+    for key, raw in suggestion.raw.items():
+        choices, low, high = (getattr(distributions[key], name, None) for name in ("choices", "low", "high"))
+        if (choices is not None and raw not in choices) or (low is not None and not low <= raw <= high):
+            return None
     states = {"complete": TrialState.COMPLETE, "running": TrialState.RUNNING}
     return create_trial(
         state=states.get(observation.state, TrialState.PRUNED),

@@ -149,8 +149,10 @@ class SweepSpec(_Strict):
             raise _validation_error(error, where) from None
         spec._source, spec._text = where, text
         spec._check()
-        if spec.method == "bayes" and "metric" not in data:
-            raise where.error(("method",), "method bayes needs a 'metric': {name: ..., goal: maximize or minimize}")
+        for key, given in (("method", spec.method == "bayes"), ("early_terminate", spec.early_terminate is not None)):
+            if given and "metric" not in data:
+                what = "method bayes" if key == "method" else key
+                raise where.error((key,), f"{what} needs a 'metric': {{name: ..., goal: maximize or minimize}}")
         return spec
 
     @classmethod
@@ -211,6 +213,8 @@ class SweepSpec(_Strict):
         found: dict[str, SweepTrial] = {}
         families: dict[tuple[Any, ...], Family] = {}
         for point in self._points():
+            if self.run_cap is not None and len(found) >= self.run_cap:
+                break
             for values in self._with_seeds(point):
                 trial = self._member(families, point.variant, values)
                 if found.setdefault(trial.trial_id, trial) is not trial:
@@ -354,6 +358,11 @@ class SweepSpec(_Strict):
         )
         if count > MAX_TRIALS:
             raise self._source.error((), f"{count} trials; a sweep has at most {MAX_TRIALS}")
+
+    @property
+    def corners(self) -> list[TrialConfig]:
+        """What stands for the configs of a bayes sweep before its points are known."""
+        return self._corners() if self.method == "bayes" else []
 
     def _corners(self) -> list[TrialConfig]:
         """Configs at the ends of every range of a bayes sweep, whose points are not known yet."""

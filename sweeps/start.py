@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sweeps.decisions import is_target_reached
 from sweeps.extend import Extension, compare
 from sweeps.plan import FINAL, Plan
 from sweeps.plan import plan as make_plan
@@ -40,6 +41,7 @@ class Options:
     retry_failed: bool = False
     address: str | None = None
     insecure: bool = False
+    launch_id: str = ""  # by which it can be told to stop, where somebody else has chosen it
 
 
 def patience() -> float:
@@ -73,19 +75,32 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     made = make_plan(spec, store.states(spec), data)
     starting = [stack.trials[0].family.first for stack in made.stacks]
-    check_trials(starting, data, spec.launch.device)
+    over = _is_over(made, store)
+    check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
     for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
         print(f"warning: {warning}", file=sys.stderr)
     store.write_sweep(spec)
     use_wandb_settings(spec)
     counts = made.counts()
-    if not made.stacks and not counts["running"] and not made.proposals_left:
-        print(f"{spec.name}: nothing to start, all {counts['trials']} trials have ended ({ended(counts)})", flush=True)
+    if over:
+        print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
         _complete_wandb(made, store, options.wandb)
         show_failures(made.states, store)
         return 1 if counts["failed"] else 0
     _say_what_starts(made, extension, options, store)
     return _run(spec, store, options, data, run)
+
+
+def _is_over(made: Plan, store: Store) -> str:
+    """Why a sweep has nothing left to start; empty where it has."""
+    counts = made.counts()
+    if counts["running"]:
+        return ""
+    if is_target_reached(made.spec, store, made.states):
+        return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
+    if made.stacks or (made.proposals_left and not store.is_exhausted(made.spec.name)):
+        return ""
+    return f"all {counts['trials']} trials have ended"
 
 
 def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | None) -> int:
@@ -97,7 +112,7 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
     from sweeps.launch import Settings, launch
 
     store.files.patience = patience()
-    settings = Settings(store, options.wandb, data, options.verbose, options.address, patience())
+    settings = Settings(store, options.wandb, data, options.verbose, options.address, patience(), options.launch_id)
     result = (run or partial(launch, spec))(settings)
     after = make_plan(result.spec, result.states)
     if result.exit_code < 128:  # not interrupted
@@ -128,6 +143,11 @@ def _say_what_starts(made: Plan, extension: Extension, options: Options, store: 
         f"{ended(counts) or '0 ended'}{more}",
         flush=True,
     )
+    if made.spec.description:
+        print(made.spec.description, flush=True)
+    foreign = counts["stopped"] - len(store.all_ended_early(made.spec.name))
+    if counts["stopped"] and foreign > 0:
+        print(f"{foreign} trials were stopped early by another sweep, and stay so", flush=True)
     if extension.gone:
         print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
     show_holders(made.states)

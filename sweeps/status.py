@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from sweeps.decisions import is_target_reached
 from sweeps.estimate import estimate
 from sweeps.expand import SweepTrial
 from sweeps.files import StoreError
@@ -39,6 +40,8 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
         "counts": made.counts(),
         "gone": sum(bool(trial.get("gone")) for trial in store.listed(spec.name)),
         "proposals_left": made.proposals_left,
+        "over": is_target_reached(spec, store, made.states)
+        or (spec.method == "bayes" and store.is_exhausted(spec.name)),
         "launches": [str(holder) for holder in launches(store, spec.name).values()],
         "estimate": estimate(made, store).as_json(),
         "cells": cells,

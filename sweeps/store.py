@@ -3,7 +3,7 @@
 trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
 sweeps/<name>/spec.yaml, spec-<n>.yaml (earlier ones), trials.json,
               points/<n>.json (what bayes has proposed), ended/<trial_id>.json (what early termination has decided),
-              rungs/<trial_id>-<epoch> (at which it goes on),
+              rungs/<trial_id>-<epoch>.json (whether a point goes on there), ended/<trial_id>.json (it does not),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -124,9 +124,9 @@ class Store:
                 raise StoreError(f"{path}: damaged: {key} is {record[key]!r}")
         return record
 
-    def write_record(self, trial_id: str, record: Mapping[str, Any]) -> None:
-        """Replace the record."""
-        self.files.write(f"trials/{trial_id}/record.json", _json({"format": FORMAT, **record}))
+    def write_record(self, trial_id: str, record: Mapping[str, Any], still: Callable[[], bool] = lambda: True) -> None:
+        """Replace the record; `still` as of `Files.write`."""
+        self.files.write(f"trials/{trial_id}/record.json", _json({"format": FORMAT, **record}), still=still)
 
     def write_config(self, trial_id: str, config: Mapping[str, Any]) -> None:
         """Keep the canonical config."""
@@ -152,11 +152,13 @@ class Store:
             raise StoreError(f"{self.files.path(name)}: damaged: no column {', '.join(missing)}")
         return rows
 
-    def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the history."""
+    def write_history(
+        self, trial_id: str, rows: Sequence[Mapping[str, Any]], still: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Replace the history; `still` as of `Files.write`."""
         buffer = io.BytesIO()
         parquet.write_table(pa.Table.from_pylist(list(rows), schema=_schema(rows)), buffer)
-        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue())
+        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), still=still)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
@@ -201,6 +203,7 @@ class Store:
     def write_sweep(self, spec: SweepSpec) -> None:
         """Keep a sweep's spec and the list of its trials; an earlier spec stays, and trials gone from it too."""
         folder = f"sweeps/{spec.name}"
+        spec = self.known(spec)  # another launch may have made proposals
         before = self.files.read(f"{folder}/spec.yaml")
         listed = self.listed(spec.name)
         trials: list[dict[str, Any]] = [{"trial_id": trial.trial_id, "cell": trial.cell} for trial in spec.trials]
@@ -279,27 +282,45 @@ class Store:
                 raise StoreError(f"{self.files.path(path)}: damaged: no point") from None
         return made
 
-    def add_suggestion(self, name: str, index: int, suggestion: Suggestion) -> bool:
-        """Keep a proposal before it is tried; False where another launch has made the proposal of this index."""
+    def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
+        """Keep a proposal before it is tried; False where another launch has added one to the `known` ones."""
+        there = [found for found in self.files.names(f"sweeps/{name}/points") if found.endswith(".json")]
+        if len(there) != known:
+            return False
+        index = int(there[-1].removesuffix(".json")) + 1 if there else 0
         token = uuid.uuid4().hex  # two launches may propose the same: it tells whose file it is
         said = {"point": suggestion.point._asdict(), "raw": dict(suggestion.raw), "token": token}
         return self.files.create(f"sweeps/{name}/points/{index:06d}.json", _json(said))
 
-    def go_on(self, name: str, trial_id: str, rung: int) -> None:
-        """Keep the decision that a point goes on at a rung; `trial_id` is its first seed's."""
-        self.files.write(f"sweeps/{name}/rungs/{trial_id}-{rung}", b"")
+    def decide(self, name: str, trials: Sequence[str], rung: int, goes_on: bool, why: Mapping[str, Any]) -> bool:
+        """Keep once and for all whether a point goes on at a rung; returns what holds, this or an earlier decision.
 
-    def goes_on(self, name: str, trial_id: str, rung: int) -> bool:
-        """Whether that has been decided."""
-        return self.files.exists(f"sweeps/{name}/rungs/{trial_id}-{rung}")
+        A point is named by its first seed; where it stops, each of its trials is marked afterwards.
+        """
+        path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
+        said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
+        if not self.files.create(path, _json(said)):
+            goes_on = bool((self._json(path) or {}).get("goes_on", True))
+        if not goes_on:
+            for trial_id in trials:
+                self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(why))
+        return goes_on
 
-    def end_early(self, name: str, trial_id: str, decision: Mapping[str, Any]) -> None:
-        """Keep the decision that a trial stops, before it is carried out."""
-        self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(decision))
+    def ended_early(self, name: str, trial_id: str) -> bool:
+        """Whether it has been decided that a trial stops."""
+        return self.files.exists(f"sweeps/{name}/ended/{trial_id}.json")
 
-    def ended_early(self, name: str) -> set[str]:
-        """The trials that such a decision is about."""
+    def all_ended_early(self, name: str) -> set[str]:
+        """The trials of which that has been decided."""
         return {found.removesuffix(".json") for found in self.files.names(f"sweeps/{name}/ended")}
+
+    def mark_exhausted(self, name: str) -> None:
+        """Keep that bayes has found no further point."""
+        self.files.write(f"sweeps/{name}/exhausted", b"")
+
+    def is_exhausted(self, name: str) -> bool:
+        """Whether that is so."""
+        return self.files.exists(f"sweeps/{name}/exhausted")
 
 
 def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:

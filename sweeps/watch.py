@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,11 +11,13 @@ from sweeps.claims import HEARTBEAT_SECONDS, Claim
 from sweeps.store import Store
 
 POLL_SECONDS: Final = 0.3
+REMOTE_POLL_SECONDS: Final = 2.0
+"""On an object store, where every look is a request."""
 log = logging.getLogger("polysweep.worker")
 
 
 class Watch:
-    """A thread that keeps claims alive, looks for the request to stop, and calls `tick` a few times a second."""
+    """Two threads: one keeps claims alive; one looks for the request to stop, and calls `tick`."""
 
     def __init__(self, store: Store, claims: Sequence[Claim], stop_file: str, tick: Callable[[], None]) -> None:
         self.stop = threading.Event()
@@ -25,24 +26,37 @@ class Watch:
         self._stop_file = stop_file
         self._tick = tick
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
-        self._thread.start()
+        every = POLL_SECONDS if store.is_local else REMOTE_POLL_SECONDS
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(HEARTBEAT_SECONDS, self._beat), name="claims", daemon=True),
+            threading.Thread(target=self._repeat, args=(every, self._look), name="stop", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
-        last_beat = time.monotonic()
-        while not self._over.wait(POLL_SECONDS):
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` waits."""
+        return self._over.is_set()
+
+    def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
+        while not self._over.wait(seconds):
             try:
-                if time.monotonic() - last_beat >= HEARTBEAT_SECONDS:
-                    last_beat = time.monotonic()
-                    for claim in self._claims:
-                        claim.beat()
-                if self._stop_file and self._store.files.exists(self._stop_file):
-                    self.stop.set()
-                self._tick()
+                act()
             except Exception:
                 log.warning("the Store is out of reach; the next round may get through", exc_info=True)
+
+    def _beat(self) -> None:
+        for claim in self._claims:
+            claim.beat()
+
+    def _look(self) -> None:
+        if self._stop_file and self._store.files.read(self._stop_file) is not None:
+            self.stop.set()
+        self._tick()

@@ -28,6 +28,7 @@ class StackRun:
     def __init__(self, job: Job, online: Online | None = None, interrupted: Callable[[], bool] = lambda: False) -> None:
         self._job = job
         self._store = Store(job.store, job.patience)
+        self._store.files.gives_up = self._should_stop
         self._online = online
         self._interrupted = interrupted
         self._going: list[Row] = []  # trials of the stack that have not ended

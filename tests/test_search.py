@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -133,6 +134,10 @@ def test_a_point_is_not_drawn_twice() -> None:
 # Bayes.
 
 
+def next_point(*arguments: Any) -> Any:
+    return next(propose(*arguments), None)
+
+
 def observed(suggestion: object, value: float) -> Observation:
     return Observation(suggestion, "complete", value)  # type: ignore[arg-type]
 
@@ -144,7 +149,7 @@ def test_bayes_goes_on_from_what_is_known_and_nothing_else() -> None:
     def search(count: int, start: list[Observation]) -> list[Observation]:
         known = list(start)
         while len(known) < count:
-            made = propose(spec.space, 0, "maximize", known)
+            made = next_point(spec.space, 0, "maximize", known)
             assert made is not None
             known.append(observed(made, -abs(made.point.values["rho"] - 0.2)))
         return known
@@ -164,20 +169,20 @@ def test_bayes_keeps_away_from_where_points_diverged_or_were_stopped() -> None:
     spec = parse(BAYES)
     known: list[Observation] = []
     for _ in range(40):
-        made = propose(spec.space, 3, "minimize", known)
+        made = next_point(spec.space, 3, "minimize", known)
         assert made is not None
         rho = made.point.values["rho"]
         known.append(observed(made, 1.0 + rho) if rho < 0.2 else Observation(made, "bad"))
     assert sum(o.state == "bad" for o in known[20:]) < sum(o.state == "bad" for o in known[:20])
     stopped = Observation(known[0].suggestion, "stopped", 0.5, epoch=3)
     running = Observation(known[1].suggestion, "running")
-    assert propose(spec.space, 3, "minimize", [stopped, running]) is not None
+    assert next_point(spec.space, 3, "minimize", [stopped, running]) is not None
 
 
 def test_an_exhausted_space_is_the_end_of_bayes() -> None:
     spec = parse(GOOD.replace("grid", "bayes") + "run_cap: 30\n")
     known: list[Observation] = []
-    while (made := propose(spec.space, 0, "maximize", known)) is not None:
+    while (made := next_point(spec.space, 0, "maximize", known)) is not None:
         known.append(observed(made, 0.5))
     assert len(known) == 6
 
@@ -185,7 +190,7 @@ def test_an_exhausted_space_is_the_end_of_bayes() -> None:
 def test_proposals_become_trials() -> None:
     spec = parse(BAYES)
     assert spec.trials == []
-    made = propose(spec.space, 0, "maximize", [])
+    made = next_point(spec.space, 0, "maximize", [])
     assert made is not None
     grown = spec.with_suggestions([made])
     assert [t.config.seed for t in grown.trials] == [0, 1, 2] and spec.trials == []

@@ -81,6 +81,44 @@ def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
     assert "epoch 3/3" in log and "RuntimeError: it broke" in log and "finished after epoch 3" in log
 
 
+DEADLY = """
+import os, signal
+from torch import nn
+
+class Deadly(nn.Sequential):
+    '''Kills the worker that trains it; only there is the Store's process a Ray worker.'''
+    def __init__(self, input_shape, classes):
+        super().__init__(nn.Flatten(), nn.Linear(64, classes))
+    def forward(self, x):
+        if "RAY_RAYLET_PID" in os.environ:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x)
+"""
+
+
+@pytest.mark.long
+def test_a_trial_that_always_kills_its_worker_ends_the_launch_with_one_line(
+    run: Run, spec_file: SpecFile, tmp_path: Path
+) -> None:
+    """Its error leaves no traceback; it is not tried for ever, and the other trials end."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    parameters = json.loads(spec_file().read_text())["parameters"] | {"model": {"values": ["mlp", "deadly:Deadly"]}}
+    spec = spec_file(parameters=parameters, variants=[{"scheduler": {"value": "polyak"}}], tuned=[], seeds=1,
+                     launch={"stack": 1})  # fmt: skip
+    answer = run("launch", spec, "--store", "store", timeout=300)
+    assert_user_error_after_start(answer, "stacks could not be run")
+    found = [record["outcome"] for record in records(tmp_path / "store").values()]
+    assert sorted(found) == ["finished", "finished", "running", "running"]
+    assert max(len(record["sessions"]) for record in records(tmp_path / "store").values()) <= 12
+
+
+def assert_user_error_after_start(answer: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+    for word in words:
+        assert word in answer.stderr
+
+
 def fake(store: Store, spec: SweepSpec, outcome: str = "finished", epochs: int = 3, **more: Any) -> None:
     """Records and histories as of trials that have been trained."""
     for trial in spec.trials:
@@ -134,7 +172,13 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     [
         ({"metric": {"name": "test/loss", "goal": "minimize"}}, ("metric.name: test/top1 -> test/loss", "metric.goal")),
         ({"method": "random", "run_cap": 2}, ("method: grid -> random",)),
-        ({"early_terminate": {"type": "hyperband", "min_iter": 1}}, ("early_terminate: none -> type=hyperband",)),
+        (
+            {
+                "early_terminate": {"type": "hyperband", "min_iter": 1},
+                "metric": {"name": "test/top1", "goal": "maximize"},
+            },
+            ("early_terminate: none -> type=hyperband",),
+        ),
     ],
 )
 def test_what_decides_otherwise_is_a_change(

@@ -1,0 +1,163 @@
+"""What Ray Tune calls: the trainable that runs stacks, and who hands out jobs, watches them and ends them early."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from sweeps.interruption import GRACE_SECONDS, Interruption
+from sweeps.plan import FINAL
+from sweeps.progress import Progress
+from sweeps.provenance import version_refusal
+from sweeps.reconcile import OfflineWriter
+from sweeps.record import Job
+from sweeps.rows import RowProgress
+from sweeps.worker import StackRun
+from trainer.tracking import Online
+
+_online: Online | None = None
+
+
+def _worker_online() -> Online:
+    """This worker process's connection to the W&B server."""
+    global _online  # noqa: PLW0603
+    if _online is None:
+        _online = Online()
+    return _online
+
+
+class StackTrainable(tune.Trainable):
+    """The stacks of one job, one after the other.
+
+    `config["jobs"]` are `Job`s as dicts, `config["online"]` says whether W&B is logged to as they train,
+    `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Start nothing yet: a reused actor is set up before it is known what for."""
+        if refusal := version_refusal(config["version"]):
+            raise RuntimeError(refusal)
+        self._run: StackRun | None = None
+        self._jobs = [Job(**job) for job in config["jobs"]]
+        self._online = bool(config["online"])
+        sys.path += [folder for folder in config["path"] if folder not in sys.path]
+        # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
+        self._terminated = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next job."""
+        self._close()
+        self._jobs = [Job(**job) for job in new_config["jobs"]]
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train one epoch of the first stack that is not over."""
+        if self._run is None:
+            online = _worker_online() if self._online else None
+            self._run = StackRun(self._jobs[0], online, interrupted=self._terminated.is_set)
+        progress = self._run.advance()
+        if progress is None or self._run.is_over:
+            self._close()
+            self._jobs.pop(0)
+        if self._terminated.is_set():
+            os._exit(128 + signal.SIGTERM)  # everything is stored; Tune starts another worker, if it goes on at all
+        return {"rows": [vars(row) for row in progress or []], "done": not self._jobs}
+
+    def cleanup(self) -> None:
+        """End the process's work in order."""
+        self._close()
+        if _online is not None:
+            _online.drain(GRACE_SECONDS - 2)
+
+    def _close(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+
+class Watcher(tune.Callback, tune.Stopper):
+    """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption."""
+
+    def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
+        self._progress = progress
+        self._interruption = interruption
+        self._offline = offline
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks into a snapshot that nothing here ever restores."""
+        return {}
+
+    def on_trial_result(
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Trial],  # noqa: ARG002
+        trial: Trial,  # noqa: ARG002
+        result: dict[str, Any],
+        **_info: Any,
+    ) -> None:
+        """One epoch of a stack is done."""
+        rows = [RowProgress(**row) for row in result["rows"]]
+        self._progress.update(rows)
+        for row in rows:
+            if self._offline and row.outcome in FINAL:
+                self._offline.ended(row.trial_id)
+
+    def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
+        """Never stop one stack only."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Stop when a signal has come."""
+        return bool(self._interruption.signal)
+
+
+class JobSearcher(Searcher):
+    """Gives Tune the jobs of a supply, one when there is room for it."""
+
+    def __init__(self, next_job: Callable[[], dict[str, Any] | None]) -> None:
+        super().__init__()
+        self._next = next_job
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
+        """The next job, or that there is none."""
+        return self._next() or Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """What has come of it is in the Store."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+
+class Pruner(FIFOScheduler):
+    """Ends the jobs that a supply decides to end."""
+
+    def __init__(self, update: Callable[[list[RowProgress]], list[str]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._update = update
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:  # noqa: ARG002
+        """One epoch of a job is done."""
+        ended = self._update([RowProgress(**row) for row in result["rows"]])
+        return TrialScheduler.STOP if ended else TrialScheduler.CONTINUE
