@@ -40,11 +40,6 @@ class Watch:
         for thread in self._threads:
             thread.join()
 
-    @property
-    def is_closing(self) -> bool:
-        """Whether `close` waits."""
-        return self._over.is_set()
-
     def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
         while not self._over.wait(seconds):
             try:
