@@ -35,10 +35,11 @@ def pull(name: str, store: Store) -> Pulled:
 
     Raises `UserError` with the sweeps that there are where it is unknown.
     """
-    spec = SweepSpec.parse(store.sweep_spec(name), f"sweep {name}", name)
+    spec = store.launched(name)
     runs, histories = [], []
+    states = store.states(spec)
     for trial in spec.trials:
-        state = store.state(trial.trial_id)
+        state = states[trial.trial_id]
         record = {"error": state.damage} if state.damage else store.record(trial.trial_id) or {}
         rows = store.history(trial.trial_id)
         if state.state == "finished" and len(rows) != trial.config.epochs:

@@ -67,6 +67,8 @@ class Row:
         """Read where a claimed trial stands; None where it is final, or of another K."""
         trial_id = config.trial_id
         old = store.record(trial_id)
+        if old is not None and old["outcome"] == "stopped" and job.sweeps and not _is_to_stop(store, job, trial_id):
+            old = {**old, "outcome": "running", "ended": None}  # by another sweep; this one goes on with it
         if old is not None and old["outcome"] in FINAL:
             return None
         store.write_config(trial_id, config.canonical())
@@ -177,7 +179,7 @@ class Row:
 
     def is_to_stop(self) -> bool:
         """Whether the sweep has decided to end this trial early."""
-        return self._job.early and self._store.ended_early(self._job.sweeps[0], self.trial_id)
+        return _is_to_stop(self._store, self._job, self.trial_id)
 
     def mark_ended(self, outcome: str, error: str | None = None) -> None:
         """Put the outcome into the record, which the next save writes: an end is never half stored."""
@@ -195,6 +197,11 @@ class Row:
         if self._job.keep == "best" and self._best is not None:
             write_checkpoint(self._store, self.trial_id, self._best)
         remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
+
+
+def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
+    """Whether the job's sweep has decided to end a trial early."""
+    return job.early and store.ended_early(job.sweeps[0], trial_id)
 
 
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

@@ -145,9 +145,6 @@ def _say_what_starts(made: Plan, extension: Extension, options: Options, store: 
     )
     if made.spec.description:
         print(made.spec.description, flush=True)
-    foreign = counts["stopped"] - len(store.all_ended_early(made.spec.name))
-    if counts["stopped"] and foreign > 0:
-        print(f"{foreign} trials were stopped early by another sweep, and stay so", flush=True)
     if extension.gone:
         print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
     show_holders(made.states)

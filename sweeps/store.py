@@ -13,7 +13,7 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ class Store:
     patience: float = 0.0
     files: Files = field(init=False, repr=False)
     claims: Claims = field(init=False, repr=False)
+    _members: dict[str, tuple[bytes | None, set[str]]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.files = open_files(self.root)
@@ -177,7 +178,11 @@ class Store:
         return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
 
     def states(self, spec: SweepSpec) -> dict[str, TrialState]:
-        """By id, the state of every trial of a sweep: one listing, and a record of each trial that is there."""
+        """By id, the state of every trial of a sweep: one listing, and a record of each trial that is there.
+
+        Whether a trial was stopped early is a sweep's own decision: another sweep that contains it goes on with it, and
+        for the one that stopped it it stays stopped.
+        """
         present = set(self.files.names("trials"))
         found = {trial.trial_id: _NEW for trial in spec.trials}
         there = [trial_id for trial_id in found if trial_id in present]
@@ -186,7 +191,14 @@ class Store:
             if not isinstance(record, StoreError) and record["outcome"] in FINAL:
                 found[trial_id] = TrialState(record["outcome"], record["width"], record["epoch"])
                 ended.add(trial_id)
-        return found | {trial_id: self.state(trial_id) for trial_id in there if trial_id not in ended}
+        found |= {trial_id: self.state(trial_id) for trial_id in there if trial_id not in ended}
+        stopped = self.all_ended_early(spec.name)
+        for trial_id, state in found.items():
+            if state.state == "stopped" and trial_id not in stopped:
+                found[trial_id] = replace(state, state="interrupted", generation=self.claims.generation(trial_id))
+            elif state.state == "finished" and trial_id in stopped:
+                found[trial_id] = replace(state, state="stopped")
+        return found
 
     # claims
 
@@ -263,7 +275,10 @@ class Store:
         """By trial id, the sweeps that contain it."""
         found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
         for name in self.sweeps():
-            for trial_id in {trial["trial_id"] for trial in self.listed(name)} & trial_ids:
+            content = self.files.read(f"sweeps/{name}/trials.json")
+            if self._members.get(name, (None, set()))[0] != content:
+                self._members[name] = (content, {trial["trial_id"] for trial in self.listed(name)})
+            for trial_id in self._members[name][1] & trial_ids:
                 found[trial_id].append(name)
         return found
 

@@ -72,6 +72,7 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert {records(parts)[t]["epoch"] for t in stopped} <= {2, 4, 8}
     table = run("table", "small", "--store", parts).stdout
     assert run("table", "small", "--store", whole).stdout == table
+    assert "(2/2)" in table or " +- " in table, table
     status = json.loads(run("status", "small", "--store", parts, "--json").stdout)
     assert status["counts"]["stopped"] == len(stopped) and status["proposals_left"] == 0
     again = run("launch", spec, "--store", parts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from conftest import TINY, records, wait_for
 
 from sweeps import rows as rows_module
 from sweeps.record import Job
+from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from sweeps.worker import StackRun
 from trainer.config import TrialConfig
@@ -246,3 +249,29 @@ def test_a_checkpoint_that_cannot_be_used_starts_the_trial_over_and_the_record_s
     assert histories(f"{trained}/parts") == histories(f"{trained}/whole")
     assert records(f"{trained}/parts")[hit]["notes"][0].startswith("started over: ")
     assert records(f"{trained}/parts")[other]["notes"] == []
+
+
+def test_a_trial_that_one_sweep_has_stopped_goes_on_in_another_and_stays_stopped_for_the_first(
+    trained: str, spec_file: Callable[..., Path]
+) -> None:
+    early = {"type": "hyperband", "min_iter": 1}
+    chosen = {"metric": {"name": "test/top1", "goal": "maximize"}, "variants": [{"scheduler": {"value": "polyak"}}],
+              "tuned": [], "seeds": 2, "run_cap": 2}  # fmt: skip
+    first = SweepSpec.load(spec_file("first.yaml", early_terminate=early, **chosen))
+    second = SweepSpec.load(spec_file("second.yaml", launch={"stack": 2}, **chosen))
+    store = Store(trained)
+    ids = [trial.trial_id for trial in first.trials]
+    configs = tuple(trial.config.canonical() for trial in first.trials)
+    run = StackRun(Job(trained, configs, 2, sweeps=("first",), early=True))
+    run.advance()
+    assert store.decide("first", ids, 1, False, {"epoch": 1}) is False
+    assert store.decide("first", ids, 1, True, {"epoch": 1}) is False, "a decision is made once"
+    run.close()
+    assert [(r["outcome"], r["epoch"]) for r in records(trained).values()] == [("stopped", 1)] * 2
+    assert {state.state for state in store.states(first).values()} == {"stopped"}
+    assert {(s.state, s.epoch) for s in store.states(second).values()} == {("interrupted", 1)}
+    finish(Job(trained, configs, 2, epoch=1, sweeps=("second",)))
+    finish(Job(f"{trained}/whole", configs, 2))
+    assert histories(trained) == histories(f"{trained}/whole")
+    assert {state.state for state in store.states(second).values()} == {"finished"}
+    assert {state.state for state in store.states(first).values()} == {"stopped"}
