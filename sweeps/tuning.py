@@ -52,7 +52,12 @@ class StackTrainable(tune.Trainable):
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._terminated = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: self._terminated.set())
+        signal.signal(signal.SIGTERM, self._terminate)
+
+    def _terminate(self, *_: object) -> None:
+        self._terminated.set()
+        if self._run is not None:
+            self._run.hurry()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next job."""

@@ -26,22 +26,31 @@ class Watch:
         self._stop_file = stop_file
         self._tick = tick
         self._over = threading.Event()
+        self._awake = threading.Event()
         every = POLL_SECONDS if store.is_local else REMOTE_POLL_SECONDS
         self._threads = [
-            threading.Thread(target=self._repeat, args=(HEARTBEAT_SECONDS, self._beat), name="claims", daemon=True),
-            threading.Thread(target=self._repeat, args=(every, self._look), name="stop", daemon=True),
+            threading.Thread(target=self._repeat, args=(self._over, HEARTBEAT_SECONDS, self._beat), daemon=True),
+            threading.Thread(target=self._repeat, args=(self._awake, every, self._look), daemon=True),
         ]
         for thread in self._threads:
             thread.start()
 
+    def hurry(self) -> None:
+        """Look and save now: who has got a signal may not live until the next round."""
+        self._awake.set()
+
     def close(self) -> None:
         """End the threads."""
         self._over.set()
+        self._awake.set()
         for thread in self._threads:
             thread.join()
 
-    def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
-        while not self._over.wait(seconds):
+    def _repeat(self, pause: threading.Event, seconds: float, act: Callable[[], None]) -> None:
+        while True:
+            pause.wait(seconds)
+            if self._over.is_set():
+                return
             try:
                 act()
             except Exception:
@@ -52,6 +61,8 @@ class Watch:
             claim.beat()
 
     def _look(self) -> None:
+        self._awake.clear()
+        self._tick()
         if self._stop_file and self._store.files.read(self._stop_file) is not None:
             self.stop.set()
-        self._tick()
+            self._tick()

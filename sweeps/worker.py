@@ -88,6 +88,11 @@ class StackRun:
             self._train_next()
         return [RowProgress(row.trial_id, report.epoch, report.outcome, report.history) for row, report in going]
 
+    def hurry(self) -> None:
+        """Store now what is not stored yet, beside the epoch that is being trained; safe in a signal's handler."""
+        if self._watch is not None:
+            self._watch.hurry()
+
     @property
     def is_over(self) -> bool:
         """Whether every trial of the stack has ended, or is no longer this process's."""
