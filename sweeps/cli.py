@@ -163,6 +163,9 @@ def submit(
     store: StoreOption = DEFAULT_STORE,
     wandb: WandbOption = None,
     data_dir: DataOption = None,
+    requirements: Annotated[
+        Path | None, typer.Option("--requirements", help="A file of packages that the nodes lack.")
+    ] = None,
     insecure: InsecureOption = False,
     extend: Annotated[bool, typer.Option("--extend", help="As of launch.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As of launch.")] = False,
@@ -176,7 +179,9 @@ def submit(
     prepare(address, insecure)
     from sweeps.cluster import submit as submit_job
 
-    job = submit_job(sweep, address, store, wandb=wandb, data=data_dir, flags=flags, insecure=insecure)
+    job = submit_job(
+        sweep, address, store, wandb=wandb, data=data_dir, flags=flags, requirements=requirements, insecure=insecure
+    )
     print(f"{sweep.name}: submitted as {job}")
     print(f"polysweep status {sweep.name} --store {store} --watch shows where it stands; polysweep stop ends it")
 

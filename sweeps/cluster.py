@@ -56,13 +56,16 @@ def submit(
     wandb: str | None = None,
     data: str | None = None,
     flags: Sequence[str] = (),
+    requirements: Path | None = None,
     insecure: bool = False,
 ) -> str:
     """Run `polysweep launch` as a Ray Job and return the job's id.
 
-    The package, the spec and the user's own parts travel as the job's working directory. Raises `UserError` for an
-    address where nobody answers, a token that is not taken, or a cluster that demands none.
+    The package, the spec and the user's own parts travel as the job's working directory, and the packages that the file
+    `requirements` lists are installed for the job on every node. Raises `UserError` for an address where nobody
+    answers, a token that is not taken, or a cluster that demands none.
     """
+    packages = [] if requirements is None else _requirements(requirements)
     if "://" not in store and not Path(store).is_absolute():
         raise UserError(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
@@ -78,7 +81,14 @@ def submit(
         logging.getLogger("ray").setLevel(logging.WARNING)
         try:
             client = JobSubmissionClient(address)
-            job = _submitted(client, command, spec, folder)
+            job = str(
+                client.submit_job(
+                    entrypoint=shlex.join(command),
+                    submission_id=f"polysweep-{spec.name}-{secrets.token_hex(4)}",
+                    runtime_env=_what_travels(folder, packages),
+                    metadata={"sweep": spec.name},
+                )
+            )
         except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
             raise UserError(
                 f"--address {address}: the job is not taken: {' '.join(str(error).split())[-400:]}"
@@ -93,16 +103,28 @@ def submit(
     return job
 
 
-def _submitted(client: JobSubmissionClient, command: Sequence[str], spec: SweepSpec, folder: Path) -> str:
-    """Submit the job with what travels; no credential is among it."""
-    return str(
-        client.submit_job(
-            entrypoint=shlex.join(command),
-            submission_id=f"polysweep-{spec.name}-{secrets.token_hex(4)}",
-            runtime_env={"working_dir": str(folder), "env_vars": {**passed_on(), "POLYSWEEP_COMMIT": commit() or ""}},
-            metadata={"sweep": spec.name},
-        )
-    )
+def _what_travels(folder: Path, packages: Sequence[str]) -> dict[str, Any]:
+    """The job's runtime environment: the folder, settings, packages; no credential is among it."""
+    settings = {**passed_on(), "POLYSWEEP_COMMIT": commit() or ""}
+    installed = {"pip": {"packages": list(packages), "pip_check": False}} if packages else {}
+    return {"working_dir": str(folder), "env_vars": settings, **installed}
+
+
+def _requirements(path: Path) -> list[str]:
+    """The lines of a requirements file. Options are refused: they can hold an index with its password."""
+    try:
+        lines = [line.partition(" #")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--requirements {path}: cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        option = line.split()[0].partition("=")[0] if line.startswith("-") else ""
+        if option or "@" in line.partition("://")[2]:
+            what = f"the option {option}" if option else "an address with a login"
+            raise UserError(
+                f"{path}:{number}: {what} does not travel: everybody can read a job's metadata; expected packages such as "
+                "my-lab==1.2, and the rest in the nodes' own pip configuration"
+            )
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> int:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cluster_net import Cluster
-from conftest import POLYSWEEP, records, wait_for
+from conftest import POLYSWEEP, ROOT, records, wait_for
+from test_cli import assert_user_error
 from test_launch import histories
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SpecFile = Callable[..., Path]
 QUICK_DEATHS = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
 
@@ -115,11 +119,6 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
     spec_file: SpecFile, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    for package in ("trainer", "sweeps", "analysis"):
-        (other / package).parent.mkdir(exist_ok=True)
-    import shutil
-
-    from conftest import ROOT
 
     for package in ("trainer", "sweeps", "analysis"):
         shutil.copytree(ROOT / package, other / package)
@@ -139,3 +138,33 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
         answer = cluster.run(POLYSWEEP, "submit", spec, "--address", cluster.dashboard, "--store", store, "--insecure")
         assert answer.returncode == 0, answer.stderr
         wait_for(lambda: [r["outcome"] for r in records(store).values()] == ["finished"] * 8, 240)
+
+
+@pytest.mark.long
+def test_packages_travel_with_a_submitted_sweep_and_credentials_do_not(
+    cluster: Cluster, spec_file: SpecFile, tmp_path: Path
+) -> None:
+    """Into the job's runtime environment, as Ray has it; nothing of ours holds the key of W&B."""
+    (tmp_path / "needed.txt").write_text("# of the lab\nnothing-of-that-name==1.2  # ours\n")
+    command = [POLYSWEEP, "submit", spec_of(spec_file), "--address", cluster.dashboard, "--store", tmp_path / "store"]
+    key = {"WANDB_API_KEY": "k" * 40, "WANDB_PROJECT": "mine", "AWS_SECRET_ACCESS_KEY": "s" * 40}
+    cluster.run(*command, "--requirements", tmp_path / "needed.txt", environment=key)
+    (job,) = [job for job in cluster.get("/api/jobs/") if "nothing-of-that-name" in json.dumps(job)]
+    environment = job["runtime_env"]
+    assert environment["pip"]["packages"] == ["nothing-of-that-name==1.2"]
+    assert environment["env_vars"]["WANDB_PROJECT"] == "mine"
+    assert "k" * 40 not in json.dumps(job) and "s" * 40 not in json.dumps(job)
+
+
+def test_what_could_hold_a_credential_is_no_requirement(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
+    command = ["submit", spec_of(spec_file), "--address", "http://127.0.0.1:9", "--store", tmp_path]
+    for text, words in (
+        ("--index-url=https://me:secret@index/simple", ("needed.txt:1", "the option --index-url")),
+        ("numpy\nlab @ https://me:secret@host/lab.whl", ("needed.txt:2", "an address with a login")),
+    ):
+        (tmp_path / "needed.txt").write_text(text)
+        answer = run(*command, "--requirements", "needed.txt")
+        assert_user_error(answer, *words, "my-lab==1.2")
+        assert "secret" not in answer.stderr
+    assert_user_error(run(*command, "--requirements", "none.txt"), "--requirements none.txt", "cannot be read")
+    assert_user_error(run(*command), "nobody answers there")
