@@ -121,7 +121,7 @@ def _requirements(path: Path) -> list[str]:
         if option or "@" in line.partition("://")[2]:
             what = f"the option {option}" if option else "an address with a login"
             raise UserError(
-                f"{path}:{number}: {what} does not travel: everybody can read a job's metadata; expected packages such as "
+                f"{path}:{number}: {what} does not travel: a job's metadata is open to all; expected packages such as "
                 "my-lab==1.2, and the rest in the nodes' own pip configuration"
             )
     return [line for line in lines if line and not line.startswith("#")]

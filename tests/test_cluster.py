@@ -119,7 +119,6 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
     spec_file: SpecFile, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-
     for package in ("trainer", "sweeps", "analysis"):
         shutil.copytree(ROOT / package, other / package)
     config = other / "trainer/config.py"
