@@ -48,4 +48,4 @@ schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from sweeps.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache

@@ -1,9 +1,9 @@
-"""The plots of a selection: data first, then drawing. Frames in, axes out."""
+"""The drawing of every plot: frames in, axes out. What is drawn is what the tables show."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,52 +11,121 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
+import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib import pyplot as plt
+from matplotlib import colors as named_colors
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from analysis.select import Selection
-from analysis.tables import subtables
 from trainer.history import is_accuracy
-from trainer.registry import UserError
 
-STYLE: Final[Any] = {
-    **sns.axes_style("whitegrid"),
-    **sns.plotting_context("notebook"),
-    "figure.constrained_layout.use": True,
-    "savefig.bbox": "tight",
-    "svg.hashsalt": "polysweep",  # the same plot is the same file
-    "svg.fonttype": "path",
-}
+STYLE: Final = Path(__file__).with_name("polysweep.mplstyle")
 SCHEDULERS: Final = ("constant", "cosine", "polyak")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 DASHES: Final = ("-", "--", "-.", ":")
+QUANTILES: Final = (0.1, 0.9)
+"""The band of the step size over epochs."""
 
 
-def plot_robustness(cells: pd.DataFrame, metric: str, ax: Axes) -> Axes:
+def plot_robustness(cells: pd.DataFrame, metric: str, ax: Axes, published: pd.DataFrame | None = None) -> Axes:
     """Metric against the radius, one line per scheduler with a band of one sample std.
 
     `cells` are rows of `Selection.cells`: the numbers of the table. A cell with diverged seeds carries a cross at its
-    mean, one without a finished seed a cross at the foot.
+    mean, one without a finished seed a cross at the foot. `published` has the columns rho, scheduler, mean and std, in
+    percent for an accuracy: thin grey-edged lines beside ours.
     """
-    scale = 100 if is_accuracy(metric) else 1
-    for scheduler, look in _looks(cells["scheduler"]).items():
+    scale = scale_of(metric)
+    for scheduler, look in looks(cells["scheduler"]).items():
         line = cells[cells["scheduler"] == scheduler].sort_values("rho")
-        done = line[line["n"] > 0]
-        mean, std = done["mean"] * scale, (done["std"] * scale).fillna(0)
-        ax.plot(done["rho"], mean, label=scheduler, **look)
-        ax.fill_between(done["rho"], mean - std, mean + std, color=look["color"], alpha=0.2, linewidth=0)
-        some = done[done["diverged"] > 0]
-        ax.plot(some["rho"], some["mean"] * scale, **_cross(look, ax.transData))
-        none = line[(line["n"] == 0) & (line["diverged"] > 0)]
-        ax.plot(none["rho"], [0.02] * len(none), **_cross(look, ax.get_xaxis_transform()))
-    if (cells["diverged"] > 0).any():
-        ax.plot([], [], linestyle="none", marker="x", color="0.3", label="diverged seeds")
-    ax.set(xlabel="radius rho", ylabel=_unit(metric))
-    if cells["rho"].notna().any():
-        ax.set_xticks(sorted(cells["rho"].dropna().unique()))
+        _line(line, "rho", scale, look, str(scheduler), ax)
+        if published is not None:
+            theirs = published[published["scheduler"] == scheduler].sort_values("rho")
+            thin = {**look, "linewidth": 0.9, "markerfacecolor": "none", "alpha": 0.75}
+            if len(theirs):
+                ax.errorbar(
+                    theirs["rho"],
+                    theirs["mean"],
+                    yerr=theirs["std"],
+                    capsize=2,
+                    label=f"{scheduler}, published",
+                    **thin,
+                )
+    _mark_diverged(cells, ax)
+    ax.set(xlabel="radius rho", ylabel=unit(metric))
+    _ticks(ax, cells["rho"].dropna())
+    ax.legend()
+    return ax
+
+
+def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes) -> Axes:
+    """Metric against the step size `lr` or the cap `gamma_b`, log axis, one line per radius with a band of one std.
+
+    `candidates` are rows of `Selection.candidates` of one scheduler. Where other parameters were tuned too, the best
+    over them at each `x` is drawn. Crosses as in `plot_robustness`.
+    """
+    scale = scale_of(metric)
+    points = candidates.sort_values("rank").drop_duplicates(["rho", x]) if "rank" in candidates else candidates
+    for rho, look in _sequence(points["rho"]).items():
+        line = points[points["rho"] == rho] if not pd.isna(rho) else points[points["rho"].isna()]
+        _line(line.sort_values(x), x, scale, look, "" if pd.isna(rho) else f"rho = {rho:g}", ax)
+    _mark_diverged(points, ax)
+    if (points[x] > 0).all():
+        ax.set_xscale("log")
+    names = {"lr": "step size lr", "gamma_b": "cap gamma_b"}
+    ax.set(xlabel=names.get(x, x), ylabel=unit(metric))
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend()
+    return ax
+
+
+def plot_heatmap(cells: pd.DataFrame, metric: str, ax: Axes, x: str = "gamma_b", y: str = "rho") -> Axes:
+    """Mean of the metric over `x` and `y`; a square says how many of its seeds have finished where not all have."""
+    scale = scale_of(metric)
+    import seaborn as sns  # here, because it takes half a second
+
+    means = cells.pivot(index=y, columns=x, values="mean").sort_index(ascending=False) * scale
+    texts = cells.assign(text=[_square(cell, metric) for cell in cells.to_dict("records")])
+    labels = (
+        texts.pivot(index=y, columns=x, values="text").reindex(index=means.index, columns=means.columns).fillna("-")
+    )
+    sns.heatmap(
+        means, annot=labels, fmt="", cmap="cividis", ax=ax, cbar_kws={"label": unit(metric)}, annot_kws={"fontsize": 8},
+        linewidths=0.5, linecolor="white",
+    )  # fmt: skip
+    for row, column in np.argwhere(means.isna().to_numpy()):  # seaborn leaves these empty
+        text = labels.iloc[row, column]
+        ax.text(column + 0.5, row + 0.5, str(text), ha="center", va="center", fontsize=8)
+    ax.set_facecolor("0.9")
+    ax.set(xlabel=f"cap {x}" if x == "gamma_b" else x, ylabel="radius rho" if y == "rho" else y)
+    return ax
+
+
+def plot_scores(scores: pd.DataFrame, metric: str, ax: Axes) -> Axes:
+    """Robustness scores as bars with one sample std, one group per table: the smaller, the more robust.
+
+    `scores` are those of `analysis.figures.robustness_scores`: columns table, scheduler, drop, std, diverged (a cross:
+    no seed has finished at the largest radius).
+    """
+    scale = scale_of(metric)
+    found = looks(scores["scheduler"])
+    tables = list(dict.fromkeys(scores["table"]))
+    width = 0.8 / len(found)
+    for at, (scheduler, look) in enumerate(found.items()):
+        bars = scores[scores["scheduler"] == scheduler].set_index("table").reindex(tables)
+        places = np.arange(len(tables)) + (at - (len(found) - 1) / 2) * width
+        hatch = ("", "//", "..", "xx", "\\\\", "++")[at % 6]
+        ax.bar(
+            places, bars["drop"] * scale, width * 0.92, yerr=bars["std"] * scale, capsize=3, color=look["color"],
+            hatch=hatch, edgecolor="white", ecolor="0.2", label=scheduler,
+        )  # fmt: skip
+        lost = places[bars["diverged"].fillna(False).to_numpy(dtype=bool)]
+        if len(lost):
+            ax.plot(lost, [0.02] * len(lost), **_cross(look, ax.get_xaxis_transform()))
+    ax.axhline(0, color="0.25", linewidth=0.8)
+    turn = 25 if max(map(len, tables)) > 14 and len(tables) > 1 else 0
+    ax.set_xticks(range(len(tables)), tables, rotation=turn, ha="right" if turn else "center")
+    ax.set(ylabel=f"drop of {metric}" + (" (points)" if scale == 100 else ""), xlabel="")
+    ax.grid(axis="x", visible=False)
     ax.legend()
     return ax
 
@@ -66,102 +135,64 @@ def plot_curves(history: pd.DataFrame, column: str, ax: Axes) -> Axes:
 
     `history` has the columns epoch, scheduler and `column`, one row per trial and epoch.
     """
-    scale = 100 if is_accuracy(column) else 1
-    for scheduler, look in _looks(history["scheduler"]).items():
+    scale = scale_of(column)
+    for scheduler, look in looks(history["scheduler"]).items():
         rows = history[history["scheduler"] == scheduler]
         seeds = rows.groupby("epoch")[column]
         mean, std = seeds.mean() * scale, (seeds.std() * scale).fillna(0)
         ax.plot(mean.index, mean, label=scheduler, **{**look, "marker": ""})
         ax.fill_between(mean.index, mean - std, mean + std, color=look["color"], alpha=0.2, linewidth=0)
-    ax.set(xlabel="epoch", ylabel=_unit(column))
+    ax.set(xlabel="epoch", ylabel=unit(column))
+    _whole_epochs(ax)
     return ax
 
 
-def figures(selection: Selection) -> Iterator[tuple[str, Figure]]:
-    """Every figure of a selection with its file name; the caller closes them."""
-    name = selection.pulled.spec.name
-    for values, cells in subtables(selection):
-        suffix = "".join(f"-{key}={value}" for key, value in values.items())
-        title = f"{name} {' '.join(f'{k}={v}' for k, v in values.items())}".strip()
-        chosen = ", selected on test" if selection.on_test else ""
-        with mpl.rc_context(dict(STYLE)):
-            if cells["rho"].notna().any():
-                figure, ax = plt.subplots(figsize=(6.4, 4.4))
-                plot_robustness(cells, selection.metric, ax)
-                ax.set_title(f"{title}: {selection.epoch} epoch, n = {_n(cells)}{chosen}", fontsize="medium")
-                yield f"robustness{suffix}", figure
-            history = _chosen_history(selection, cells)
-            for file, column in (("curves", selection.metric), ("gamma", "gamma/mean")):
-                yield f"{file}{suffix}", _by_radius(history, column, f"{title}: {_unit(column)}{chosen}")
+def plot_gamma(history: pd.DataFrame, ax: Axes) -> Axes:
+    """The mean step size of each epoch: median over trials, and the band of their 10 % and 90 % quantiles; log axis.
 
-
-def save_all(selection: Selection, folder: Path) -> list[Path]:
-    """Write every figure as PNG and SVG.
-
-    Raises `UserError` where the folder cannot be written, or where nothing has been trained yet.
+    `history` has the columns epoch, scheduler and gamma/mean.
     """
-    require_history(selection)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for name, figure in figures(selection):
-            for kind in ("png", "svg"):
-                path = folder / f"{name}.{kind}"
-                path.write_bytes(image(figure, kind))
-                paths.append(path)
-            plt.close(figure)
-    except OSError as error:
-        raise UserError(f"--out: {folder} cannot be written: {error}") from None
-    return paths
+    low, high = QUANTILES
+    for scheduler, look in looks(history["scheduler"]).items():
+        rows = history[history["scheduler"] == scheduler].groupby("epoch")["gamma/mean"]
+        middle = rows.median()
+        ax.plot(middle.index, middle, label=scheduler, **{**look, "marker": ""})
+        ax.fill_between(
+            middle.index, rows.quantile(low), rows.quantile(high), color=look["color"], alpha=0.2, linewidth=0
+        )
+    if (history["gamma/mean"].dropna() > 0).all() and len(history["gamma/mean"].dropna()):
+        ax.set_yscale("log")
+    ax.set(xlabel="epoch", ylabel="step size")
+    _whole_epochs(ax)
+    return ax
 
 
-def image(figure: Figure, kind: str) -> bytes:
-    """The figure as `png` or `svg`, without a date in it."""
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else None
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()
+def plot_shares(history: pd.DataFrame, ax: Axes) -> Axes:
+    """The shares of an epoch's steps at the cap gamma_b (solid) and at the safeguard gamma = 0 (dotted), in percent.
+
+    `history` has the columns epoch, scheduler, gamma/cap_share and gamma/zero_share; only schedulers that have a cap.
+    """
+    for scheduler, look in looks(history["scheduler"]).items():
+        rows = history[history["scheduler"] == scheduler]
+        if scheduler != "polyak" and not (rows[["gamma/cap_share", "gamma/zero_share"]].fillna(0) > 0).any(axis=None):
+            continue
+        for column, dash, what in (("gamma/cap_share", "-", "at the cap"), ("gamma/zero_share", ":", "at gamma = 0")):
+            mean = rows.groupby("epoch")[column].mean() * 100
+            ax.plot(mean.index, mean, color=look["color"], linestyle=dash, label=f"{scheduler} {what}")
+    ax.set(xlabel="epoch", ylabel="steps (%)", ylim=(-4, 104))
+    _whole_epochs(ax)
+    return ax
 
 
-def require_history(selection: Selection) -> None:
-    """Raise `UserError` where no trial has an epoch to show."""
-    if selection.pulled.history.empty:
-        raise UserError(f"sweep {selection.pulled.spec.name!r}: no trial has finished an epoch yet")
-
-
-def _by_radius(history: pd.DataFrame, column: str, title: str) -> Figure:
-    """One panel per radius, sharing both axes."""
-    radii = sorted(history["rho"].dropna().unique()) or [None]
-    figure, axes = plt.subplots(
-        1, len(radii), figsize=(2.2 + 2.6 * len(radii), 3.4), sharex=True, sharey=True, squeeze=False
-    )
-    for ax, rho in zip(axes[0], radii, strict=True):
-        panel = history if rho is None else history[history["rho"] == rho]
-        plot_curves(panel, column, ax)
-        ax.set_title("" if rho is None else f"rho = {rho:g}", fontsize="medium")
-        ax.label_outer()
-    axes[0][-1].legend()
-    figure.suptitle(title, fontsize="medium")
-    return figure
-
-
-def _chosen_history(selection: Selection, cells: pd.DataFrame) -> pd.DataFrame:
-    """The history of the chosen trials of these cells that have finished, so that n is one along a curve."""
-    keys = ["rho", "scheduler", *selection.varying]
-    finished = selection.values[selection.values["outcome"] == "finished"]
-    trials = finished.merge(cells[keys].drop_duplicates(), on=keys)
-    return selection.pulled.history.merge(trials[["trial_id", "rho", "scheduler"]], on="trial_id")
-
-
-def _looks(schedulers: pd.Series) -> dict[str, dict[str, Any]]:
+def looks(schedulers: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """By scheduler its colour, marker and dash: distinct also in grey, the same in every plot."""
-    present = list(dict.fromkeys(schedulers))
+    present = [name for name in dict.fromkeys(schedulers) if not pd.isna(name)]
     order = [s for s in SCHEDULERS if s in present] + [s for s in present if s not in SCHEDULERS]
-    colors = sns.color_palette("colorblind")
+    colors = mpl.rc_params_from_file(STYLE, use_default_template=False)["axes.prop_cycle"].by_key()["color"]
     places = {s: SCHEDULERS.index(s) if s in SCHEDULERS else len(SCHEDULERS) + i for i, s in enumerate(order)}
     return {
         s: {
-            "color": colors[places[s] % len(colors)],
+            "color": named_colors.to_rgb(colors[places[s] % len(colors)]),
             "marker": MARKERS[places[s] % len(MARKERS)],
             "linestyle": DASHES[places[s] % len(DASHES)],
         }
@@ -169,21 +200,84 @@ def _looks(schedulers: pd.Series) -> dict[str, dict[str, Any]]:
     }
 
 
+def _sequence(values: pd.Series) -> dict[Any, dict[str, Any]]:
+    """By radius a colour, from light to dark, a marker and a dash."""
+    import seaborn as sns
+
+    present = [*sorted(values.dropna().unique()), *([math.nan] if values.isna().any() else [])]
+    colors = sns.color_palette("crest", len(present))
+    return {
+        value: {"color": colors[at], "marker": MARKERS[at % len(MARKERS)], "linestyle": DASHES[at % len(DASHES)]}
+        for at, value in enumerate(present)
+    }
+
+
+def _line(line: pd.DataFrame, x: str, scale: float, look: Mapping[str, Any], label: str, ax: Axes) -> None:
+    """Mean and band of the points that have one; crosses where seeds have diverged."""
+    done = line[line["n"] > 0]
+    mean, std = done["mean"] * scale, (done["std"] * scale).fillna(0)
+    ax.plot(done[x], mean, label=label or None, **look)
+    ax.fill_between(done[x], mean - std, mean + std, color=look["color"], alpha=0.2, linewidth=0)
+    some = done[done["diverged"] > 0]
+    if len(some):  # an artist without points would still take part in the layout
+        ax.plot(some[x], some["mean"] * scale, **_cross(look, ax.transData))
+    none = line[(line["n"] == 0) & (line["diverged"] > 0)]
+    if len(none):
+        ax.plot(none[x], [0.02] * len(none), **_cross(look, ax.get_xaxis_transform()))
+
+
+def _mark_diverged(cells: pd.DataFrame, ax: Axes) -> None:
+    if (cells["diverged"] > 0).any():
+        ax.plot([], [], linestyle="none", marker="x", color="0.3", label="diverged seeds")
+
+
+def _ticks(ax: Axes, values: pd.Series) -> None:
+    """A tick at every radius, while there is room for them."""
+    there = sorted(values.unique())
+    if 0 < len(there) <= 8:
+        ax.set_xticks(there)
+
+
+def _whole_epochs(ax: Axes) -> None:
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+
+
 def _cross(look: Mapping[str, Any], transform: Any) -> dict[str, Any]:
     return {
         "linestyle": "none",
         "marker": "x",
-        "markersize": 12,
+        "markersize": 11,
         "markeredgewidth": 2,
         "color": look["color"],
         "transform": transform,
+        "clip_on": False,
     }
 
 
-def _unit(column: str) -> str:
+def _square(cell: Mapping[Any, Any], metric: str) -> str:
+    if not cell["n"]:
+        return "diverged" if cell["diverged"] else "no run"
+    text = f"{cell['mean'] * scale_of(metric):.2f}" if is_accuracy(metric) else f"{cell['mean']:.3g}"
+    return text if cell["n"] == cell["seeds"] else f"{text}\n{cell['n']}/{cell['seeds']}"
+
+
+def scale_of(metric: str) -> int:
+    """100 for an accuracy, which is shown in percent, else 1."""
+    return 100 if is_accuracy(metric) else 1
+
+
+def unit(column: str) -> str:
+    """The label of an axis."""
     return f"{column} (%)" if is_accuracy(column) else column
 
 
-def _n(cells: pd.DataFrame) -> str:
+def n_of(cells: pd.DataFrame) -> str:
+    """`3`, or `2 to 3`."""
     low, high = cells["n"].min(), cells["n"].max()
     return str(low) if low == high else f"{low} to {high}"
+
+
+def panels(values: Sequence[Any], per_row: int) -> tuple[int, int]:
+    """Rows and columns of a grid of panels."""
+    columns = min(len(values), per_row)
+    return math.ceil(len(values) / columns), columns

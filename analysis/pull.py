@@ -1,92 +1,112 @@
-"""From the Store to two tidy frames: `runs`, one row per trial, and `history`, one row per trial and epoch."""
+"""From the Store or from W&B to two tidy frames, by one name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
-import pandas as pd
-
-from sweeps.files import StoreError
-from sweeps.spec import SweepSpec
+from analysis.address import SCHEME, Address
+from analysis.cache import cache_root
+from analysis.frames import Pulled
+from analysis.remote import Request, last_request, pull_wandb, read_wandb
+from analysis.stored import pull_store
 from sweeps.store import Store
-from trainer.history import HISTORY_COLUMNS, METRICS
 
-LOGGED: Final = tuple(name for name in HISTORY_COLUMNS if name not in ("epoch", "partial"))
+DEFAULT_STORE = "./polysweep-store"
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """A sweep's trials.
+def pull(
+    source: str,
+    *,
+    store: Store | str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    refresh: bool = True,
+    spec: str | os.PathLike[str] | None = None,
+    filters: Mapping[str, Any] | None = None,
+    mapping: Mapping[str, str] | None = None,
+    metric: str | None = None,
+    goal: str | None = None,
+    tuned: Iterable[str] | None = None,
+    ignore: Iterable[str] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Pulled:
+    """Runs and history of a sweep in a Store, or of a `wandb://entity/project[/tag]`.
 
-    `runs`: trial_id, sweep, outcome (`new` and `interrupted` included), every config field, `best_epoch`,
-    `best/<column>` (at the best epoch of the sweep's metric), `last/<column>`, provenance. A diverged or failed trial
-    has no best and no last values. `history`: trial_id and the history columns.
+    Args:
+        source: a sweep's name, or an address of W&B.
+        store: the Store, by default `POLYSWEEP_STORE` or `./polysweep-store`.
+        cache: the folder of the caches, by default `POLYSWEEP_CACHE` or `./polysweep-cache`.
+        refresh: of W&B: whether to ask the server; else what the last pull fetched.
+
+    The rest is for W&B, and is kept with the pull; what is not given is as at the last pull of the same address:
+
+        spec: a sweep's file: the trials that there should be, what is tuned, the metric. By default the sweep named
+            like the tag, where the Store has it.
+        filters: W&B's own (MongoDB-like), such as `{"config.rho": 0.1, "state": "finished"}`.
+        mapping: by our name theirs, such as `{"rho": "optimizer.radius", "seed": "random_seed", "test/top1": "acc"}`.
+        metric, goal: what chooses epochs and tuned parameters, by default `test/top1`, to maximize.
+        tuned: the config fields that are chosen per cell, none by default.
+        ignore: config fields that tell no cells apart, such as an output folder.
+
+    Raises `UserError` with what there is, where the source, runs, columns or fields are unknown.
     """
-
-    spec: SweepSpec
-    runs: pd.DataFrame
-    history: pd.DataFrame
-
-
-def pull(name: str, store: Store) -> Pulled:
-    """Read the sweep `name`.
-
-    Raises `UserError` with the sweeps that there are where it is unknown.
-    """
-    spec = store.launched(name)
-    runs, histories = [], []
-    states = store.states(spec)
-    for trial in spec.trials:
-        state = states[trial.trial_id]
-        record = {"error": state.damage} if state.damage else store.record(trial.trial_id) or {}
-        rows = store.history(trial.trial_id)
-        if state.state == "finished" and len(rows) != trial.config.epochs:
-            raise StoreError(
-                f"{store.root}/trials/{trial.trial_id}/history.parquet: damaged: "
-                f"{len(rows)} epochs of {trial.config.epochs} of a finished trial"
-            )
-        histories += [{"trial_id": trial.trial_id, **row} for row in rows]
-        runs.append(
-            {
-                "trial_id": trial.trial_id,
-                "sweep": spec.name,
-                "outcome": state.state,
-                **trial.config.flat(),
-                **_values(spec, state.state, rows),
-                **_provenance(record),
-            }
-        )
-    history = pd.DataFrame(histories, columns=["trial_id", *HISTORY_COLUMNS])
-    return Pulled(spec, pd.DataFrame(runs), history)
-
-
-def _values(spec: SweepSpec, state: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`best_epoch`, `best/*` and `last/*`; of several best epochs the first."""
-    measured = [row for row in rows if row.get(spec.metric.name) is not None]
-    names = [*METRICS, *(name for name in LOGGED if name not in METRICS)]
-    if state in ("new", "diverged", "failed") or not measured:
-        return {
-            "best_epoch": None,
-            **{f"{which}/{name}": None for which in ("best", "last") for name in names},
-        }
-    pick = max if spec.metric.goal == "maximize" else min
-    best = pick(measured, key=lambda row: float(row[spec.metric.name]))
-    return {
-        "best_epoch": best["epoch"],
-        **{f"best/{name}": best[name] for name in names},
-        **{f"last/{name}": rows[-1][name] for name in names},
+    folder = cache_root(cache)
+    if not source.startswith(SCHEME):
+        return pull_store(source, _store(store), folder)
+    address = Address.parse(source)
+    if not refresh:
+        return read_wandb(address, folder)
+    given = {
+        "filters": None if filters is None else dict(filters),
+        "mapping": None if mapping is None else dict(mapping),
+        "metric": metric,
+        "goal": goal,
+        "tuned": None if tuned is None else tuple(tuned),
+        "ignore": None if ignore is None else tuple(ignore),
     }
+    request = _request(address, folder, given, spec, store)
+    return pull_wandb(address, request, folder, progress)
 
 
-def _provenance(record: Mapping[str, Any]) -> dict[str, Any]:
-    found = record.get("provenance", {})
-    versions = {f"version.{name}": version for name, version in found.get("versions", {}).items()}
-    return {
-        **{key: record.get(key) for key in ("width", "epoch", "started", "ended", "seconds", "error")},
-        "diverged_step": (record.get("diverged") or {}).get("step"),
-        "sessions": len(record.get("sessions", [])),
-        **{key: found.get(key) for key in ("numerics", "commit", "device", "device_model", "threads", "image")},
-        **versions,
+def _request(
+    address: Address,
+    folder: Path,
+    given: Mapping[str, Any],
+    spec: str | os.PathLike[str] | None,
+    store: Store | str | None,
+) -> Request:
+    """What is given now, else what was given before, else nothing."""
+    from sweeps.spec import SweepSpec
+
+    before = last_request(address, folder)
+    kept = {} if before is None else {name: getattr(before, name) for name in (*given, "spec", "name")}
+    empty: dict[str, Any] = {
+        "filters": {},
+        "mapping": {},
+        "metric": None,
+        "goal": None,
+        "tuned": (),
+        "ignore": (),
+        "spec": None,
+        "name": None,
     }
+    merged: dict[str, Any] = {**empty, **kept, **{name: value for name, value in given.items() if value is not None}}
+    explicit = any(given[name] for name in ("mapping", "metric", "goal", "tuned", "ignore"))
+    if spec is not None:
+        loaded = SweepSpec.load(Path(spec))
+        merged |= {"spec": loaded.text, "name": loaded.name}
+    elif explicit:
+        merged |= {"spec": None, "name": None}
+    elif merged["spec"] is None and before is None and address.tag:
+        there = _store(store)
+        if address.tag in there.sweeps():
+            merged |= {"spec": there.sweep_spec(address.tag), "name": address.tag}
+    return Request(**merged)
+
+
+def _store(store: Store | str | None) -> Store:
+    if isinstance(store, Store):
+        return store
+    return Store(str(store or os.environ.get("POLYSWEEP_STORE") or DEFAULT_STORE))

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import pyplot as plt
 
-from analysis.plots import figures, image, require_history
-from analysis.select import Selection
-from analysis.tables import caption, cell_text, mean_std_table, subtables
+from analysis.compare import Compared, Published, compare, published_of
+from analysis.compared import cell_rows, claim_rows, headline, summary_rows
+from analysis.figures import figures, image, require_history
+from analysis.formats import edge_warnings, notes
+from analysis.frames import plain
+from analysis.select import Selection, shown
+from analysis.tables import Layout, caption, cell_text, long_table, mean_std_table, number, row_verdicts, subtables
 from trainer.registry import UserError
 
-PROVENANCE = (
-    "commit",
-    "version.polysweep",
-    "version.torch",
-    "version.ray",
-    "version.wandb",
-    "version.python",
-    "device",
-    "device_model",
-    "threads",
-    "width",
-    "numerics",
-    "image",
-)
+PROVENANCE: Final = (
+    "commit", "version.polysweep", "version.torch", "version.ray", "version.wandb", "version.python", "device",
+    "device_model", "threads", "width", "numerics", "image",
+)  # fmt: skip
+MOST_TABLES: Final = 40
+"""Tables with figures of their own; the numbers of all are in the download."""
 
 
-def write_report(selection: Selection, out: Path) -> None:
+def write_report(selection: Selection, out: Path, published: Published | None = None) -> None:
     """Write the page.
 
     Raises `UserError` where it cannot be written, or where nothing has been trained yet.
     """
     require_history(selection)
-    html = render_report(selection)
+    html = render_report(selection, published)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(html, encoding="utf-8")
@@ -46,85 +43,188 @@ def write_report(selection: Selection, out: Path) -> None:
         raise UserError(f"--out: {out} cannot be written: {error}") from None
 
 
-def render_report(selection: Selection) -> str:
-    """The page as text."""
+def render_report(selection: Selection, published: Published | None = None) -> str:
+    """The page as text; with `published` a comparison is on it, where the sweep has any of its cells."""
     environment = Environment(
         loader=PackageLoader("analysis", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    spec, runs = selection.pulled.spec, selection.pulled.runs
+    protocol, runs = selection.pulled.protocol, selection.pulled.runs
     outcomes = runs["outcome"].value_counts()
+    layout = Layout.of(selection)
+    compared = None if published is None else compare(selection.pulled, published, epoch=selection.epoch)
     return environment.get_template("report.html.j2").render(
-        name=spec.name,
+        name=protocol.name,
+        source=protocol.source,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         caption=caption(selection),
         on_test=selection.on_test,
         trials=len(runs),
         cells=len(selection.cells),
         outcomes={str(k): int(v) for k, v in outcomes.items()},
-        hours=float(runs["seconds"].fillna(0).sum()) / 3600,
-        tables=[_table(selection, values, cells) for values, cells in subtables(selection)],
-        plots=_plots(selection),
+        incomplete=int((selection.cells["n"] < selection.cells["seeds"]).sum()),
+        cost=cost(runs),
+        warnings=edge_warnings(selection),
+        verdicts=_verdicts(selection, layout),
+        tables=[_table(selection, values, cells, layout) for values, cells in subtables(selection, layout)],
+        numbers=_download(long_table(selection)),
+        plots=_plots(selection, published),
+        compared=None if compared is None else _compared(compared),
         selection=_selection_rows(selection),
-        metric=spec.metric,
+        metric=selection.by,
+        goal="maximized" if selection.pulled.protocol.is_maximal else "minimized",
         failures=_failures(selection),
-        spec=spec.text,
+        spec=protocol.text,
         provenance=_provenance(runs),
     )
 
 
-def _table(selection: Selection, values: dict[str, Any], cells: pd.DataFrame) -> dict[str, Any]:
+def cost(runs: pd.DataFrame) -> str:
+    """`1.25 stack-hours on 1 thread each (1.25 core-hours)`: seconds of trials, those of one stack counted once."""
+    seconds = [value or 0.0 for value in plain(runs["seconds"])]
+    widths = [value or 1 for value in plain(runs["width"])] if "width" in runs else [1] * len(seconds)
+    threads = [value or 1 for value in plain(runs["threads"])] if "threads" in runs else [1] * len(seconds)
+    stacks = sum(s / w for s, w in zip(seconds, widths, strict=True)) / 3600
+    cores = sum(s / w * t for s, w, t in zip(seconds, widths, threads, strict=True)) / 3600
+    devices = sorted({str(value) for value in plain(runs["device"]) if value}) if "device" in runs else []
+    where = f" on {', '.join(devices)}" if devices else ""
+    return f"{stacks:.2f} stack-hours of training, {cores:.2f} core-hours{where}"
+
+
+def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
+    """Per table the best cell of each row against the runner-up."""
+    found = []
+    for values, cells in subtables(selection, layout):
+        rows = row_verdicts(selection, cells, layout)
+        limits = dict.fromkeys(one.comparison.limit for one in rows if one.comparison.limit)
+        found.append(
+            {
+                "title": _title(values),
+                "rows": [
+                    {
+                        "row": " ".join(one.row),
+                        "best": one.best,
+                        "runner_up": one.runner_up,
+                        "gap": number(abs(one.comparison.difference), selection.metric),
+                        "test": one.comparison.test,
+                        "p": "-" if pd.isna(one.comparison.p) else f"{one.comparison.p:.2g}",
+                        "n": one.comparison.n,
+                        "shown": "shown" if one.comparison.is_shown else "not shown",
+                    }
+                    for one in rows
+                ],
+                "rows_are": " ".join(layout.rows),
+                "limits": list(limits),
+            }
+        )
+    return found
+
+
+def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> dict[str, Any]:
     def show(cell: Any, best: bool) -> str:
         return ("*" if best else " ") + cell_text(cell, selection.metric)
 
-    table = mean_std_table(selection, cells, show)
+    table = mean_std_table(selection, cells, rows=layout.rows, cols=layout.cols, by=layout.by, show=show)
     rows = [
-        (rho, [(entry[1:].replace("+-", "±"), entry.startswith("*")) for entry in row])
-        for rho, row in zip(table.index, table.values, strict=True)
+        (
+            " ".join(key) if isinstance(key, tuple) else key,
+            [(text[1:].replace("+-", "±"), text.startswith("*")) for text in row],
+        )
+        for key, row in zip(table.index, table.to_numpy().tolist(), strict=True)
     ]
-    title = ", ".join(f"{key} = {value}" for key, value in values.items())
-    return {"title": title, "columns": list(table.columns), "rows": rows}
+    columns = [" ".join(column) if isinstance(column, tuple) else column for column in table.columns]
+    below = [line for line in notes(selection, cells, layout) if not line.startswith(("best against", "  "))]
+    return {
+        "title": _title(values),
+        "rows_are": " ".join(layout.rows),
+        "columns": columns,
+        "rows": rows,
+        "notes": below,
+    }
 
 
-def _plots(selection: Selection) -> list[dict[str, str]]:
-    shown = []
-    for name, figure in figures(selection):
-        data = base64.b64encode(image(figure, "svg")).decode()
-        plt.close(figure)
-        shown.append({"name": name, "data": f"data:image/svg+xml;base64,{data}"})
-    return shown
+def _title(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _plots(selection: Selection, published: Published | None) -> list[dict[str, str]]:
+    beside = None if published is None else published_of(published, selection)
+    found = []
+    for drawn in figures(selection, published=beside):
+        data = base64.b64encode(image(drawn.figure, "svg")).decode()
+        found.append({"name": drawn.name, "data": f"data:image/svg+xml;base64,{data}", "csv": _download(drawn.data)})
+        plt.close(drawn.figure)
+    return found
+
+
+def _download(data: pd.DataFrame) -> str:
+    """A frame as the address of a CSV within the page."""
+    return f"data:text/csv;base64,{base64.b64encode(data.to_csv(index=False).encode()).decode()}"
+
+
+def _compared(found: Compared) -> dict[str, Any]:
+    return {
+        "headline": headline(found),
+        "summary": summary_rows(found),
+        "claims": claim_rows(found),
+        "tables": [
+            (table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"]) if _has_runs(found, table)
+        ],
+        "csv": _download(found.cells.drop(columns=[f"{name} text" for name in found.metrics])),
+    }
+
+
+def _has_runs(found: Compared, table: str) -> bool:
+    rows = found.cells[found.cells["table"] == table]
+    return bool((rows[f"{found.metrics[0]} n"] > 0).any())
 
 
 def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
     """Every candidate, the chosen ones marked; only where something was tuned."""
-    if not selection.pulled.spec.tuned:
+    if not selection.pulled.protocol.tuned:
         return []
-    return [
-        {
-            "cell": _label(row, ["rho", "scheduler", *selection.varying]),
-            "choice": row["selected"] or "(nothing to tune)",
-            "chosen": row["rank"] == 1,
-            "text": cell_text(row, selection.metric).replace("+-", "±"),
-            "n": f"{row['n']}/{row['seeds']}",
-        }
-        for row in selection.candidates.to_dict("records")
-    ]
+    keys = ["rho", "scheduler", *selection.varying]
+    how = {selection.key(cell): cell for cell in selection.cells.to_dict("records")}
+    rows = []
+    for row in selection.candidates.to_dict("records"):
+        chosen = row["rank"] == 1
+        cell = how[selection.key(row)]
+        rows.append(
+            {
+                "cell": _label(row, keys),
+                "choice": row["selected"] or "(nothing to tune)",
+                "rank": row["rank"],
+                "chosen": chosen,
+                "text": cell_text(row, selection.metric).replace("+-", "±"),
+                "score": "-" if pd.isna(row["score"]) else number(row["score"], selection.by),
+                "margin": "-" if not chosen or pd.isna(cell["margin"]) else number(cell["margin"], selection.by),
+                "n": f"{row['n']}/{row['seeds']}",
+                "budget": cell["budget"],
+                "remark": _remark(cell) if chosen else "",
+            }
+        )
+    return rows
+
+
+def _remark(cell: Mapping[Any, Any]) -> str:
+    said = [f"{name} at the edge of its grid" for name in cell["edge"].split()]
+    return "; ".join([*said, f"{cell['ties']} tied" if cell["ties"] else ""]).strip("; ")
 
 
 def _failures(selection: Selection) -> list[dict[str, Any]]:
     """Trials that have no number: diverged, failed, stopped or not ended."""
-    spec, runs = selection.pulled.spec, selection.pulled.runs.set_index("trial_id")
+    protocol, runs = selection.pulled.protocol, selection.pulled.runs
     rows = []
-    for trial in spec.trials:
-        run = runs.loc[trial.trial_id]
-        if run["outcome"] == "finished":
-            continue
-        step: Any = run["diverged_step"]
-        detail = f"after step {int(step)}" if pd.notna(step) else str(run["error"] or "").strip()
-        tuned = {name: getattr(trial.config, name) for name in spec.tuned}
-        label = {**trial.cell, **{k: v for k, v in tuned.items() if v is not None}, "seed": trial.config.seed}
+    names = dict.fromkeys([*protocol.cell, *protocol.tuned, "seed"])
+    for run in runs[runs["outcome"] != "finished"].to_dict("records"):
+        step = run.get("diverged_step")
+        detail = f"after step {int(step)}" if step is not None and not pd.isna(step) else ""
+        error = run.get("error")
+        if not detail and isinstance(error, str):
+            detail = error.strip()
+        label = {name: run[name] for name in names if name in run and shown(run[name]) != "-"}
         rows.append(
             {
-                "trial_id": trial.trial_id,
+                "trial_id": run["trial_id"],
                 "label": _label(label, list(label)),
                 "outcome": run["outcome"],
                 "detail": detail,
@@ -137,11 +237,11 @@ def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
     """By field, its distinct values and how many trials have each: a mixture is visible."""
     found = []
     for field in PROVENANCE:
-        values = runs[field].dropna() if field in runs else pd.Series(dtype=object)
-        counts = values.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value)).value_counts()
-        found.append((field, [(str(value), int(count)) for value, count in counts.items()]))
+        values = [value for value in plain(runs[field]) if value is not None] if field in runs else []
+        counts = pd.Series([f"{value:g}" if isinstance(value, float) else str(value) for value in values], dtype=object)
+        found.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
     return found
 
 
-def _label(row: Any, keys: list[str]) -> str:
-    return " ".join(f"{key}={row[key]}" for key in keys if not pd.isna(row[key]))
+def _label(row: Any, keys: Sequence[str]) -> str:
+    return " ".join(f"{key}={row[key]}" for key in keys if shown(row[key]) != "-")

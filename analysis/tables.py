@@ -1,19 +1,21 @@
-"""Mean +- std tables: radii down, schedulers across. Every number with its n wherever a cell is not complete."""
+"""Mean +- std tables: any fields down, any across. Every number with its n wherever a cell is not complete."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import Selection
+from analysis.frames import plain
+from analysis.select import TABLE_KEYS, Selection, shown
+from analysis.stats import Comparison, bootstrap_intervals, compare_means
 from trainer.history import is_accuracy
-from trainer.registry import UserError
+from trainer.registry import UserError, expected
 
-FORMATS: Final = ("markdown", "latex", "csv")
 PUBLISHED_COLUMNS: Final = (
     "optimizer",
     "model",
@@ -26,28 +28,57 @@ PUBLISHED_COLUMNS: Final = (
     "table",
 )
 COUNTS: Final = ("diverged", "failed", "stopped", "missing")
+Show = Callable[[Mapping[Any, Any], bool], str]
 
 
-def render(selection: Selection, format_: str) -> str:
-    """The tables of a selection as text.
+@dataclass(frozen=True)
+class Layout:
+    """Which fields of the cells are rows, columns, and one table each. `by` holds all others that vary."""
 
-    Raises `UserError` for an unknown format.
-    """
-    if format_ == "csv":
-        return long_table(selection).to_csv(index=False).rstrip("\n")
-    if format_ not in FORMATS:
-        raise UserError(f"--format: {format_!r}; expected one of {', '.join(FORMATS)}")
-    writer = _markdown if format_ == "markdown" else _latex
-    return "\n\n".join(writer(selection, values, cells) for values, cells in subtables(selection))
+    rows: tuple[str, ...]
+    cols: tuple[str, ...]
+    by: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        selection: Selection,
+        rows: Sequence[str] | None = None,
+        cols: Sequence[str] | None = None,
+        by: Sequence[str] | None = None,
+    ) -> Layout:
+        """The paper's by default: radii down, schedulers across, one table per choice of everything else that varies.
+
+        Fields that vary and are not named make more tables: nothing is averaged over. Raises `UserError` for a field
+        that the cells do not have, and for one that is named twice.
+        """
+        varying = [*TABLE_KEYS, *selection.varying]
+        known = [name for name in varying if name in selection.cells and selection.cells[name].notna().any()]
+        asked = {"--rows": rows, "--cols": cols, "--by": by}
+        seen: dict[str, str] = {}
+        for option, names in asked.items():
+            for name in names or ():
+                if name not in varying:
+                    raise UserError(f"{option}: {name!r} does not vary; {expected(name, known)}")
+                if name in seen:
+                    raise UserError(f"{option}: {name!r} is in {seen[name]} already")
+                seen[name] = option
+        default_rows, default_cols = (tuple([key] if key not in seen else []) for key in TABLE_KEYS)
+        down = tuple(rows) if rows else default_rows
+        across = tuple(cols) if cols else default_cols
+        rest = [name for name in varying if name not in (*down, *across, *(by or ()))]
+        rest = [name for name in rest if name in known]
+        return cls(down, across, (*(by or ()), *rest))
 
 
-def subtables(selection: Selection) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """One frame of cells per choice of the varying fields besides rho and scheduler.
+def subtables(selection: Selection, layout: Layout | None = None) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """One frame of cells per choice of the fields `by`.
 
     A cell to which such a field does not apply (gamma_b, to a constant step size) stands in each of its tables.
     """
+    layout = layout or Layout.of(selection)
     cells = selection.cells
-    choices = [[(name, value) for value in cells[name].dropna().unique()] for name in selection.varying]
+    choices = [[(name, value) for value in cells[name].dropna().unique()] for name in layout.by]
     for choice in itertools.product(*choices):
         keep = pd.Series(True, index=cells.index)
         for name, value in choice:
@@ -56,20 +87,55 @@ def subtables(selection: Selection) -> Iterator[tuple[dict[str, Any], pd.DataFra
             yield dict(choice), cells[keep]
 
 
-def mean_std_table(selection: Selection, cells: pd.DataFrame, show: Callable[..., str]) -> pd.DataFrame:
-    """Rows rho, columns schedulers, each entry `show(cell, best)`; `best` marks the best mean of its row."""
-    best = cells.groupby(cells["rho"].map(_radius))["mean"].agg(_direction(selection))
-    rows: dict[str, dict[str, str]] = {}
-    for cell in cells.to_dict("records"):
-        rho = _radius(cell["rho"])
-        winner = cell["n"] > 0 and cell["mean"] == best.loc[rho]
-        row = rows.setdefault(rho, {})
-        assert cell["scheduler"] not in row, "a table has one cell per radius and scheduler"
-        row[cell["scheduler"]] = show(cell, winner)
-    schedulers = list(dict.fromkeys(cells["scheduler"]))
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=schedulers).fillna("-")
-    table.index.name = "rho"
-    return table
+def mean_std_table(
+    selection: Selection,
+    cells: pd.DataFrame | None = None,
+    *,
+    rows: Sequence[str] | None = None,
+    cols: Sequence[str] | None = None,
+    by: Sequence[str] | None = None,
+    show: Show | None = None,
+) -> pd.DataFrame:
+    """The table as a frame of text: an index level per field of `by` and `rows`, a column level per field of `cols`.
+
+    `cells` are those of one table (`subtables`), by default all. Each entry is `show(cell, best)`, by default
+    `98.31 +- 0.42 (2/3, 1 diverged)`; `best` marks the best mean of its row. `selection.cells` has the numbers.
+    """
+    layout = Layout.of(selection, rows, cols, by)
+    down = layout.rows if cells is not None else (*layout.by, *layout.rows)
+    write: Show = show or (lambda cell, _: cell_text(cell, selection.metric))
+    shown = selection.cells if cells is None else cells
+    records = shown.to_dict("records")
+    best = _best_of_rows(records, down, selection)
+    found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for cell in records:
+        row, column = _key(cell, down), _key(cell, layout.cols)
+        entries = found.setdefault(row, {})
+        assert column not in entries, "a table has one cell per row and column"
+        entries[column] = write(cell, cell["n"] > 0 and cell["mean"] == best[row])
+    columns = list(dict.fromkeys(_key(cell, layout.cols) for cell in records))
+    data = [[entries.get(column, "-") for column in columns] for entries in found.values()]
+    return pd.DataFrame(data, index=_index(list(found), down), columns=_index(columns, layout.cols))
+
+
+def _best_of_rows(records: Sequence[Mapping[Any, Any]], down: Sequence[str], selection: Selection) -> dict[Any, float]:
+    pick = max if selection.is_maximal else min
+    found: dict[Any, float] = {}
+    for cell in records:
+        if cell["n"]:
+            key = _key(cell, down)
+            found[key] = pick(found.get(key, cell["mean"]), cell["mean"])
+    return found
+
+
+def _index(keys: Sequence[tuple[str, ...]], names: Sequence[str]) -> pd.Index:
+    if len(names) == 1:
+        return pd.Index([key[0] for key in keys], name=names[0])
+    return pd.MultiIndex.from_tuples(list(keys), names=list(names)) if names else pd.Index([""] * len(keys))
+
+
+def _key(cell: Mapping[Any, Any], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shown(cell[name]) for name in names)
 
 
 def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
@@ -78,12 +144,17 @@ def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
     notes = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
     if not n:
         return f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(notes)}"
-    number = _number(cell["mean"], metric)
+    text = number(cell["mean"], metric)
     if not math.isnan(cell["std"]):
-        number += f" +- {_number(cell['std'], metric)}"
+        text += f" +- {number(cell['std'], metric)}"
     if n < seeds:
-        return f"{number} ({n}/{seeds}, {', '.join(notes)})"
-    return number if n > 1 else f"{number} (n = 1)"
+        return f"{text} ({n}/{seeds}{''.join(f', {note}' for note in notes)})"
+    return text if n > 1 else f"{text} (n = 1)"
+
+
+def number(value: float, metric: str) -> str:
+    """Percent with two decimals for an accuracy, else four decimals."""
+    return f"{100 * value:.2f}" if is_accuracy(metric) else f"{value:.4f}"
 
 
 def caption(selection: Selection) -> str:
@@ -97,22 +168,65 @@ def caption(selection: Selection) -> str:
     return text + (f", selected on {selection.selected_on}" if selection.selected_on != "nothing" else "")
 
 
+@dataclass(frozen=True)
+class RowVerdict:
+    """The best cell of a table's row against the runner-up."""
+
+    row: tuple[str, ...]
+    best: str
+    runner_up: str
+    comparison: Comparison
+
+    def text(self, names: Sequence[str], metric: str) -> str:
+        """`rho 0.1: polyak over constant by 0.28, paired t p = 0.21 (n = 3): not shown`."""
+        found = self.comparison
+        tested = f"{found.test} p = {found.p:.2g} (n = {found.n})" if not math.isnan(found.p) else f"({found.test})"
+        verdict = "" if math.isnan(found.p) else ": shown" if found.is_shown else ": not shown"
+        where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
+        gap = number(abs(found.difference), metric)
+        return f"{where}: {self.best} over {self.runner_up} by {gap}, {tested}{verdict}".removeprefix(": ")
+
+
+def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | None = None) -> list[RowVerdict]:
+    """Of each row with two cells or more that have a mean, the best against the runner-up, over their seeds."""
+    layout = layout or Layout.of(selection)
+    by_row: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
+    for cell in cells.to_dict("records"):
+        if cell["n"]:
+            by_row.setdefault(_key(cell, layout.rows), []).append(cell)
+    values = selection.by_seed
+    sign = 1 if selection.is_maximal else -1
+    found = []
+    for row, members in by_row.items():
+        first, *others = sorted(members, key=lambda cell: -sign * cell["mean"])
+        if others:
+            best, second = (values[selection.key(cell)] for cell in (first, others[0]))
+            names = [" ".join(_key(cell, layout.cols)) for cell in (first, others[0])]
+            found.append(RowVerdict(row, names[0], names[1], compare_means(best, second)))
+    return found
+
+
 def long_table(selection: Selection) -> pd.DataFrame:
-    """One row per cell: the columns of the published tables, then n, counts and what was selected."""
-    config = selection.pulled.spec.trials[0].config
+    """One row per cell: the columns of the published tables, then n, counts, the choice and its budget, intervals."""
     scale = 100 if is_accuracy(selection.metric) else 1
+    runs = selection.pulled.runs
+    fixed = {
+        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
+    }
+    records = selection.cells.to_dict("records")
+    values = [list(selection.by_seed.get(selection.key(cell), {}).values()) for cell in records]
     rows = []
-    for cell in selection.cells.to_dict("records"):
+    for cell, interval in zip(records, bootstrap_intervals(values), strict=True):
         row = {
-            "optimizer": cell.get("optimizer", config.optimizer),
-            "model": cell.get("model", config.model),
-            "dataset": cell.get("task", config.task),
-            "weight_decay": cell.get("weight_decay", config.weight_decay),
+            "optimizer": cell.get("optimizer", fixed["optimizer"]),
+            "model": cell.get("model", fixed["model"]),
+            "dataset": cell.get("task", fixed["task"]),
+            "weight_decay": cell.get("weight_decay", fixed["weight_decay"]),
             "rho": cell["rho"],
             "scheduler": cell["scheduler"],
             "test_accuracy_mean": cell["mean"] * scale,
             "test_accuracy_std": cell["std"] * scale,
-            "table": selection.pulled.spec.name,
+            "table": selection.pulled.protocol.name,
             "n": cell["n"],
             "diverged": cell["diverged"],
             "missing": cell["seeds"] - cell["n"] - cell["diverged"],
@@ -120,93 +234,15 @@ def long_table(selection: Selection) -> pd.DataFrame:
             "metric": selection.metric,
             "epoch": selection.epoch,
             "selected_on": selection.selected_on,
+            "candidates": cell["candidates"],
+            "budget": cell["budget"],
+            "runner_up": cell["runner_up"],
+            "margin": cell["margin"] * (100 if is_accuracy(selection.by) else 1),
+            "ties": cell["ties"],
+            "edge": cell["edge"],
+            "ci_low": interval[0] * scale,
+            "ci_high": interval[1] * scale,
         }
-        extra = {k: cell[k] for k in selection.varying if k not in (*row, "task")}
+        extra = {name: cell[name] for name in selection.varying if name not in (*row, "task")}
         rows.append({**row, **extra})
     return pd.DataFrame(rows)
-
-
-def _radius(rho: Any) -> str:
-    """A table's row: the radius, or `-` for an optimizer that has none."""
-    return "-" if pd.isna(rho) else str(rho)
-
-
-def _direction(selection: Selection) -> str:
-    """`max` or `min`: which mean is the best one of the reported metric."""
-    return "max" if is_accuracy(selection.metric) else "min"
-
-
-def _number(value: float, metric: str) -> str:
-    return f"{100 * value:.2f}" if is_accuracy(metric) else f"{value:.4f}"
-
-
-def _title(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
-
-
-def _markdown(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame) -> str:
-    def show(cell: Mapping[Any, Any], best: bool) -> str:
-        text = cell_text(cell, selection.metric)
-        if not best:
-            return text
-        number, space, note = text.partition(" (")
-        return f"**{number}**{space}{note}"
-
-    table = mean_std_table(selection, cells, show)
-    entries = [
-        ["rho", *table.columns],
-        *([rho, *row] for rho, row in zip(table.index, table.values, strict=True)),
-    ]
-    widths = [max(len(row[i]) for row in entries) for i in range(len(entries[0]))]
-    lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in entries]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    title = f" ({_title(values)})" if values else ""
-    return "\n".join([f"{selection.pulled.spec.name}{title}: {caption(selection)}", "", *lines, *_choices(cells)])
-
-
-def _choices(cells: pd.DataFrame) -> list[str]:
-    """`selected: constant lr=0.1; cosine lr=0.1 lr_min=0.01 (rho 0.1, 0.2), ...`: what was tuned, per scheduler."""
-    parts = []
-    for scheduler, group in cells[cells["selected"] != ""].groupby("scheduler", sort=False):
-        radii: dict[str, list[str]] = {}
-        for cell in group.to_dict("records"):
-            radii.setdefault(cell["selected"], []).append(_radius(cell["rho"]))
-        where = {choice: f" (rho {', '.join(rhos)})" if len(radii) > 1 else "" for choice, rhos in radii.items()}
-        parts.append(f"{scheduler} " + ", ".join(f"{choice}{where[choice]}" for choice in radii))
-    return ["", f"selected: {'; '.join(parts)}"] if parts else []
-
-
-def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame) -> str:
-    def show(cell: Mapping[Any, Any], best: bool) -> str:
-        text = cell_text(cell, selection.metric)
-        number, _, note = text.partition(" (")
-        mean, plus, std = number.partition(" +- ")
-        if not cell["n"]:
-            return text
-        math_ = f"{mean}_{{\\pm {std}}}" if plus else mean
-        math_ = f"\\mathbf{{{math_}}}" if best else math_
-        return f"${math_}$" + (f" ({note}" if note else "")
-
-    table = mean_std_table(selection, cells, show)
-    title = f" ({_title(values)})" if values else ""
-    text = f"{selection.pulled.spec.name}{title}: {caption(selection)}".replace("+-", r"$\pm$")
-    lines = [
-        r"\begin{table}",
-        rf"  \caption{{{_escape(text)}}}",
-        r"  \centering",
-        rf"  \begin{{tabular}}{{l{'c' * len(table.columns)}}}",
-        r"    \toprule",
-        "    " + " & ".join([r"$\rho$", *map(_escape, table.columns)]) + r" \\",
-        r"    \midrule",
-        *("    " + " & ".join([rho, *row]) + r" \\" for rho, row in zip(table.index, table.values, strict=True)),
-        r"    \bottomrule",
-        r"  \end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines)
-
-
-def _escape(text: str) -> str:
-    for character in "&%#_":
-        text = text.replace(character, "\\" + character)
-    return text

@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from analysis.cli import app as analysis_app
+from sweeps.options import (
+    DEFAULT_STORE,
+    DataOption,
+    InsecureOption,
+    JsonOption,
+    NameArgument,
+    SpecArgument,
+    StoreOption,
+    WandbOption,
+    open_store,
+)
 from sweeps.preflight import import_paths
 from trainer.registry import UserError
 
@@ -20,35 +32,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="polysweep",
-    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, stop, logs, sync, table, plot, report.",
+    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, stop, logs, sync, "
+    "pull, table, plot, compare, report, dashboard.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-StoreOption = Annotated[
-    str, typer.Option("--store", envvar="POLYSWEEP_STORE", help="Folder or s3:// address of the durable trial records.")
-]
-WandbOption = Annotated[
-    str | None,
-    typer.Option("--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"),
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data-dir",
-        envvar="POLYSWEEP_DATA",
-        help="Folder of the data sets. [default: launch.data_dir, else ./polysweep-data]",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
-MetricOption = Annotated[str | None, typer.Option("--metric", help="A history column. [default: the sweep's metric]")]
-EpochOption = Annotated[str, typer.Option("--epoch", help="best (by the sweep's metric) or last.")]
-InsecureOption = Annotated[bool, typer.Option("--insecure", help="Take a cluster that does not ask for a token.")]
-DEFAULT_STORE = "./polysweep-store"
 
 
 def main() -> None:
@@ -108,7 +98,7 @@ def plan(
     from sweeps.spec import SweepSpec
     from sweeps.start import warnings
 
-    place = _store(store)
+    place = open_store(store)
     sweep = place.known(SweepSpec.load(spec))
     made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
     extension, cost = compare(sweep, place), estimate(made, place)
@@ -199,7 +189,7 @@ def status(
     from sweeps.show import show_status
     from sweeps.status import status_of
 
-    place = _store(store)
+    place = open_store(store)
     spec = place.launched(name)
     found = status_of(spec, place)
     if as_json:
@@ -238,7 +228,7 @@ def logs(
     """Print what is known of one trial: where it ran, its epochs, notes, errors."""
     from sweeps.show import trial_log
 
-    place = _store(store)
+    place = open_store(store)
     listed = [found["trial_id"] for found in place.listed(place.launched(name).name)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
@@ -260,67 +250,13 @@ def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     raise typer.Exit(sync_sweep(spec, place, lambda text: print(text, flush=True)))
 
 
-@app.command()
-def table(
-    name: NameArgument,
-    store: StoreOption = DEFAULT_STORE,
-    metric: MetricOption = None,
-    epoch: EpochOption = "best",
-    format_: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
-) -> None:
-    """Print mean +- std tables: radii down, schedulers across, n wherever a cell is not complete."""
-    from analysis.pull import pull
-    from analysis.select import select
-    from analysis.tables import render
-
-    place = _store(store)
-    print(render(select(pull(name, place), metric=metric, epoch=epoch), format_))
-
-
-@app.command()
-def plot(
-    name: NameArgument,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the plots.")],
-    store: StoreOption = DEFAULT_STORE,
-    metric: MetricOption = None,
-    epoch: EpochOption = "best",
-) -> None:
-    """Draw accuracy against the radius, training curves and step sizes, as PNG and SVG."""
-    from analysis.plots import save_all
-    from analysis.pull import pull
-    from analysis.select import select
-
-    for path in save_all(select(pull(name, _store(store)), metric=metric, epoch=epoch), out):
-        print(path)
-
-
-@app.command()
-def report(
-    name: NameArgument,
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")],
-    store: StoreOption = DEFAULT_STORE,
-    metric: MetricOption = None,
-    epoch: EpochOption = "best",
-) -> None:
-    """Write one self-contained HTML page: tables, plots, selection, failures, spec, provenance."""
-    from analysis.pull import pull
-    from analysis.report import write_report
-    from analysis.select import select
-
-    write_report(select(pull(name, _store(store)), metric=metric, epoch=epoch), out)
-    print(out)
-
-
-def _store(root: str) -> Store:
-    from sweeps.store import Store
-
-    return Store(root)
-
-
 def _writable(root: str) -> Store:
-    store = _store(root)
+    store = open_store(root)
     store.check_writable()
     return store
+
+
+app.add_typer(analysis_app)
 
 
 if __name__ == "__main__":

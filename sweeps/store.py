@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -141,17 +142,38 @@ class Store:
     def history(self, trial_id: str) -> list[dict[str, Any]]:
         """One row per epoch; empty where there is none yet."""
         name = f"trials/{trial_id}/history.parquet"
-        content = self.files.read(name)
+        rows: list[dict[str, Any]] = self._table(name, self.files.read(name)).to_pylist()
+        return rows
+
+    def histories(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        """By trial its history as a table, in as few round trips as there can be."""
+        paths = {f"trials/{trial_id}/history.parquet": trial_id for trial_id in trial_ids}
+        for path, content in self.files.read_many(paths).items():
+            yield paths[path], self._table(path, content)
+
+    def _table(self, name: str, content: bytes | None) -> pa.Table:
         if content is None:
-            return []
+            return pa.table({})
         try:
-            rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
+            table = parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
         except pa.ArrowException as error:
             raise StoreError(f"{self.files.path(name)}: damaged: {error}") from None
-        missing = [column for column in HISTORY_COLUMNS if rows and column not in rows[0]]
+        there = set(table.column_names)
+        missing = [column for column in HISTORY_COLUMNS if table.num_rows and column not in there]
         if missing:
             raise StoreError(f"{self.files.path(name)}: damaged: no column {', '.join(missing)}")
-        return rows
+        return table
+
+    def stamps(self, trial_ids: Iterable[str]) -> dict[str, str]:
+        """By trial something that is another once its record or history has changed."""
+        asked = list(trial_ids)
+        paths = [f"trials/{trial_id}/{name}" for trial_id in asked for name in ("record.json", "history.parquet")]
+        seen = self.files.stamps(paths)
+        return {
+            trial_id: f"{seen[record]} {seen.get(history, '')}"
+            for trial_id, record, history in zip(asked, paths[::2], paths[1::2], strict=True)
+            if record in seen
+        }
 
     def write_history(
         self, trial_id: str, rows: Sequence[Mapping[str, Any]], still: Callable[[], bool] = lambda: True
@@ -177,18 +199,30 @@ class Store:
             return TrialState("running", width, epoch, str(holder), generation, not holder.process.is_local())
         return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
 
-    def states(self, spec: SweepSpec) -> dict[str, TrialState]:
+    def states(
+        self,
+        spec: SweepSpec,
+        known: Mapping[str, TrialState] = MappingProxyType({}),
+        records: dict[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, TrialState]:
         """By id, the state of every trial of a sweep: one listing, and a record of each trial that is there.
+
+        `known` are those that have ended and are not looked at again; `records` receives what was read.
 
         Whether a trial was stopped early is a sweep's own decision: another sweep that contains it goes on with it, and
         for the one that stopped it it stays stopped.
         """
         present = set(self.files.names("trials"))
         found = {trial.trial_id: _NEW for trial in spec.trials}
-        there = [trial_id for trial_id in found if trial_id in present]
+        found |= known
+        there = [trial_id for trial_id in found if trial_id in present and trial_id not in known]
         ended: set[str] = set()
         for trial_id, record in self.records(there):
-            if not isinstance(record, StoreError) and record["outcome"] in FINAL:
+            if isinstance(record, StoreError):
+                continue
+            if records is not None:
+                records[trial_id] = record
+            if record["outcome"] in FINAL:
                 found[trial_id] = TrialState(record["outcome"], record["width"], record["epoch"])
                 ended.add(trial_id)
         found |= {trial_id: self.state(trial_id) for trial_id in there if trial_id not in ended}

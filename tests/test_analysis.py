@@ -16,11 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
-from analysis.plots import figures, plot_robustness, save_all
-from analysis.pull import Pulled, pull
+from analysis.figures import figures, save_all
+from analysis.formats import render
+from analysis.frames import Pulled
+from analysis.plots import plot_robustness
+from analysis.pull import pull
 from analysis.report import render_report, write_report
 from analysis.select import Selection, select
-from analysis.tables import PUBLISHED_COLUMNS, render, subtables
+from analysis.tables import PUBLISHED_COLUMNS, subtables
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.config import TrialConfig
@@ -73,7 +76,7 @@ def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
              "diverged": {"epoch": 1, "step": 4} if outcome == "diverged" else None,
              "provenance": {"commit": "c0ffee", "versions": {"torch": "2"}, "device": "cpu", "threads": 1}},
         )  # fmt: skip
-    return pull("made", store)
+    return pull("made", store=store, cache=folder / "cache")
 
 
 def by_lr(config: TrialConfig) -> list[float]:
@@ -342,7 +345,7 @@ def test_a_finished_trial_without_its_history_is_named(tmp_path: Path) -> None:
     victim = pulled.runs["trial_id"].iloc[0]
     (tmp_path / "trials" / victim / "history.parquet").unlink()
     with pytest.raises(UserError, match=rf"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial"):
-        pull("made", Store(str(tmp_path)))
+        pull("made", store=Store(str(tmp_path)), cache=tmp_path / "cache")
 
 
 def test_nothing_trained_yet_is_said(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from graphql import (
     FieldNode,
@@ -25,6 +27,7 @@ from graphql import (
 from graphql.utilities import value_from_ast_untyped
 
 ENTITY = "lab"
+T = TypeVar("T")
 ATTRIBUTES = ("displayName", "groupName", "jobType", "tags", "notes", "description")
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda have, want: want in have if isinstance(have, list) else have == want,
@@ -88,7 +91,9 @@ class State:
 
     def __init__(self) -> None:
         self.projects: dict[tuple[str, str], dict[str, Run]] = {}
+        self.views: dict[tuple[str, str, str], dict[str, Any]] = {}  # by entity, project and name
         self.unknown: list[str] = []
+        self.shuffle: random.Random | None = None  # pages of runs come in another order each time
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         """The answer to one query: its fields, or its errors."""
@@ -113,6 +118,8 @@ class State:
             "project": self._project,
             "upsertBucket": self._upsert,
             "deleteRun": self._delete,
+            "models": self._models,
+            "upsertView": self._upsert_view,
             "createRunFiles": self._create_files,
         }
         missing: list[str] = []
@@ -137,7 +144,9 @@ class State:
 
         def listed(arguments: dict[str, Any]) -> dict[str, Any]:
             found = _chosen(runs, arguments.get("filters"))
-            for key in reversed((arguments.get("order") or "+created_at").split(",")):
+            if self.shuffle is not None:
+                self.shuffle.shuffle(found)
+            for key in reversed(_order(arguments, self.shuffle is not None)):
                 found.sort(key=lambda run: _sortable(_value(run, key.strip("+- "))), reverse=key.startswith("-"))
             start, count = int(arguments.get("after") or 0), arguments.get("first") or 50
             page = found[start : start + count]
@@ -150,8 +159,39 @@ class State:
         return {
             "id": f"{entity}/{name}", "internalId": "1", "name": name, "readOnly": False,
             "entity": {"id": entity, "name": entity}, "entityName": entity, "bucket": one, "run": one, "runs": listed,
+            "allViews": lambda arguments: {
+                "edges": [
+                    {"node": view}
+                    for (e, p, view_name), view in self.views.items()
+                    if (e, p, view_name) == (entity, name, arguments.get("viewName"))
+                ]
+            },
             "runCount": lambda arguments: len(_chosen(runs, arguments.get("filters"))),
         }  # fmt: skip
+
+    def _models(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The projects of an entity; none of one that is unknown."""
+        names = sorted(name for entity, name in self.projects if entity == arguments.get("entityName"))
+        nodes = [
+            {"__typename": "Project", "id": name, "name": name, "entityName": arguments.get("entityName"),
+             "createdAt": "2026-01-01T00:00:00Z", "isBenchmark": False}
+            for name in names
+        ]  # fmt: skip
+        info = {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}
+        return {"edges": [{"node": node, "cursor": "c"} for node in nodes], "pageInfo": info}
+
+    def _upsert_view(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A view by its id, else by its name; `spec` is kept as it is sent."""
+        given = arguments["input"]
+        place = given["entityName"], given["projectName"], given["name"]
+        if (place[0], place[1]) not in self.projects:
+            raise LookupError(f"project not found: {place[0]}/{place[1]}")
+        inserted = place not in self.views
+        view = self.views.setdefault(place, {"id": f"view-{len(self.views)}", "name": place[2]})
+        if given.get("id") not in (None, view["id"]):
+            raise LookupError(f"view not found: {given['id']}")
+        view |= {"displayName": given["displayName"], "spec": given["spec"], "saved": view.get("saved", 0) + 1}
+        return {"view": view, "inserted": inserted}
 
     def _by_id(self, storage_id: str) -> Run:
         found = (run for runs in self.projects.values() for run in runs.values() if run.storage_id == storage_id)
@@ -189,6 +229,11 @@ class State:
         return {"runID": "r", "uploadHeaders": [], "files": files}
 
 
+def _order(arguments: Mapping[str, Any], shuffled: bool) -> list[str]:
+    """The keys that runs are sorted by, none where they come shuffled."""
+    return [] if shuffled else list((arguments.get("order") or "+created_at").split(","))
+
+
 def _user() -> dict[str, Any]:
     return {
         "id": "1", "entity": ENTITY, "username": ENTITY, "name": ENTITY, "flags": "{}", "admin": False, "email": "",
@@ -198,12 +243,22 @@ def _user() -> dict[str, Any]:
 def _bucket(run: Run) -> dict[str, Any]:
     """A run as the queries see it; what costs something is a function."""
     client = run.config.get("_wandb", {}).get("value", {})
-    steps = [row["_step"] for row in run.rows()[-1:] if "_step" in row]
+
+    def tail(_arguments: dict[str, Any]) -> str:
+        return json.dumps([json.dumps(_finite(json.loads(line))) for line in run.history[-1:]])
+
+    def keys(_arguments: dict[str, Any]) -> dict[str, Any] | None:
+        steps = [row["_step"] for row in map(json.loads, run.history[-1:]) if "_step" in row]
+        return {"lastStep": steps[0], "sets": [], "keys": {}} if steps else None
+
+    def summary(_arguments: dict[str, Any]) -> str:
+        return json.dumps(_finite(json.loads(run.summary)))
 
     def history(arguments: dict[str, Any]) -> list[str]:
         """Rows with minStep <= step < maxStep, evenly thinned out to `samples`."""
-        rows = _between(run.rows(), arguments)
-        return [json.dumps(row) for row in _thinned(rows, arguments.get("samples"))]
+        low, high = _bounds(arguments)
+        there = [sent_line(line) for line in run.history]
+        return _thinned([text for step, text in there if low <= step < high], arguments.get("samples"))
 
     def sampled(arguments: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """For each spec the rows up to and with its maxStep that have all of its keys, with only these."""
@@ -223,10 +278,9 @@ def _bucket(run: Run) -> dict[str, Any]:
         "project": {"id": f"{run.entity}/{run.project}", "name": run.project,
                     "entity": {"id": run.entity, "name": run.entity}},
         "historyLineCount": len(run.history), "eventsLineCount": run.events, "logLineCount": run.logs,
-        "historyTail": json.dumps([json.dumps(row) for row in run.rows()[-1:]]), "eventsTail": "[]",
-        "summaryMetrics": json.dumps(_finite(json.loads(run.summary))), "systemMetrics": "{}",
+        "historyTail": tail, "eventsTail": "[]", "summaryMetrics": summary, "systemMetrics": "{}",
         "config": json.dumps(run.config), "wandbConfig": json.dumps({"t": client.get("t")}),
-        "historyKeys": {"lastStep": steps[0], "sets": [], "keys": {}} if steps else None,
+        "historyKeys": keys,
         "history": history, "sampledHistory": sampled, "events": [], "parquetHistory": None, "stopped": False,
     }  # fmt: skip
 
@@ -309,13 +363,24 @@ def _sortable(value: Any) -> tuple[int, Any]:
     return (0, 0) if value is None else (1, value)
 
 
+def _bounds(given: Mapping[str, Any]) -> tuple[float, float]:
+    return given.get("minStep") or 0, math.inf if given.get("maxStep") is None else given["maxStep"]
+
+
+@functools.lru_cache(maxsize=1_000_000)
+def sent_line(line: str) -> tuple[int, str]:
+    """The step of a row of a history, and the row as it is sent."""
+    row = json.loads(line)
+    special = "NaN" in line or "Infinity" in line
+    return row.get("_step", 0), json.dumps(_finite(row)) if special else line
+
+
 def _between(rows: Sequence[dict[str, Any]], bounds: Mapping[str, Any]) -> list[dict[str, Any]]:
-    low = bounds.get("minStep") or 0
-    high = math.inf if bounds.get("maxStep") is None else bounds["maxStep"]
+    low, high = _bounds(bounds)
     return [row for row in rows if low <= row.get("_step", 0) < high]
 
 
-def _thinned(rows: list[dict[str, Any]], samples: int | None) -> list[dict[str, Any]]:
+def _thinned(rows: list[T], samples: int | None) -> list[T]:
     if not samples or len(rows) <= samples:
         return rows
     return [rows[i * len(rows) // samples] for i in range(samples)]

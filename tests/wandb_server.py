@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import gzip
 import json
+import random
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from wandb_graphql import State
+from wandb_graphql import Run, State, sent_line
 
 OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
@@ -29,6 +31,7 @@ class Fault:
     every: int = 1  # only every so manieth request
     only: str = ""  # only this kind, as `dump()["requests"]` names it
     applied: bool = False  # the request is carried out, and only its answer is lost
+    shuffle: int | None = None  # runs are listed in another order at every request, by this seed
     delay: float = 0.0  # seconds before a request is looked at: it is carried out even when its client is gone by then
 
 
@@ -38,6 +41,7 @@ class Server:
     def __init__(self) -> None:
         self.state = State()
         self.requests: Counter[str] = Counter()
+        self.log: list[tuple[float, str, bool]] = []  # of every request its time, its kind, and whether a fault struck
         self.fault = Fault()
         self.hits = 0  # requests that the fault could have struck
         self.recovered = asyncio.Event()
@@ -47,6 +51,7 @@ class Server:
         self.app.router.add_put("/storage/{tail:.*}", self.storage)
         self.app.router.add_get("/dump", self.dump)
         self.app.router.add_post("/control", self.control)
+        self.app.router.add_post("/load", self.load)
         self.app.router.add_route("*", "/{tail:.*}", self.other)
 
     async def dump(self, _request: web.Request) -> web.Response:
@@ -55,21 +60,34 @@ class Server:
         }
         projects = {"/".join(place): list(runs) for place, runs in self.state.projects.items()}
         found = {"runs": runs, "projects": projects, "requests": self.requests, "unknown": self.state.unknown}
+        found["views"] = ["/".join([*place, *map(str, view.values())]) for place, view in self.state.views.items()]
+        found["log"] = self.log
         return web.json_response(found)
 
     async def control(self, request: web.Request) -> web.Response:
         """Another fault, or none; what hangs until now is answered with 503."""
         self.fault = Fault(**await request.json())
         self.hits = 0
+        self.state.shuffle = None if self.fault.shuffle is None else random.Random(self.fault.shuffle)
         self.recovered.set()
         self.recovered = asyncio.Event()
+        return web.Response()
+
+    async def load(self, request: web.Request) -> web.Response:
+        """Runs as if clients had logged them: `{"entity", "project", "runs": [fields of Run]}`."""
+        given = await request.json()
+        runs = self.state.projects.setdefault((given["entity"], given["project"]), {})
+        for one in given["runs"]:
+            for line in one.get("history", ()):
+                sent_line(line)
+            runs[one["name"]] = Run(project=given["project"], entity=given["entity"], **one)
         return web.Response()
 
     @web.middleware
     async def faults(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.path in ("/dump", "/control"):
+        if request.path in ("/dump", "/control", "/load"):
             return await handler(request)
         await request.read()  # whatever becomes of the client
         kind = await _kind(request)
@@ -82,6 +100,7 @@ class Server:
         if struck:
             self.hits += 1
             struck = self.hits % fault.every == 0
+        self.log.append((time.monotonic(), kind, struck))
         if not struck:
             return await handler(request)
         if fault.applied:

@@ -1,0 +1,257 @@
+"""The commands of the analysis: pull, table, plot, compare, report, dashboard."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweeps.options import DEFAULT_STORE, StoreOption, open_store
+from trainer.registry import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from analysis.compare import Published
+    from analysis.frames import Pulled
+    from analysis.select import Selection
+
+app = typer.Typer()
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT[/TAG] of a pull.")
+]
+CacheOption = Annotated[
+    str,
+    typer.Option("--cache", envvar="POLYSWEEP_CACHE", help="Folder where what was read is kept; it may be removed."),
+]
+MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
+EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]
+ByOption = Annotated[
+    str | None,
+    typer.Option("--select-by", help="What selects epochs and tuned parameters. [default: the sweep's metric]"),
+]
+PublishedOption = Annotated[
+    str | None, typer.Option("--published", help="Published numbers beside ours: cifar, or a CSV file.")
+]
+SeedsOption = Annotated[
+    int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, where the CSV does not say.")
+]
+DEFAULT_CACHE = "./polysweep-cache"
+
+
+@app.command()
+def pull(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="wandb://ENTITY/PROJECT[/TAG]")],
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    filter_: Annotated[str | None, typer.Option("--filter", help="W&B's own, a JSON object.")] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", help="The sweep's file. [default: of the sweep named like TAG, if the Store has it]"),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", help="OURS=THEIRS, such as rho=optimizer.radius; may be repeated.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="What selects. [default: test/top1]")] = None,
+    goal: Annotated[str | None, typer.Option("--goal", help="maximize or minimize.")] = None,
+    tuned: Annotated[str | None, typer.Option("--tuned", help="Config fields chosen per cell: lr,lr_min")] = None,
+    ignore: Annotated[
+        str | None, typer.Option("--ignore", help="Config fields that tell no cells apart: output_dir")
+    ] = None,
+) -> None:
+    """Fetch runs and histories from W&B: what is new or has changed. `table` and the others then work on them.
+
+    What is not given is as at the last pull of the address.
+    """
+    from analysis.address import Address, parse_filter, parse_mapping
+    from analysis.pull import pull as pull_runs
+    from analysis.remote import counts
+
+    Address.parse(address)
+    if goal not in (None, "maximize", "minimize"):
+        raise UserError(f"--goal: {goal!r}; expected maximize or minimize")
+    filters = parse_filter(filter_) if filter_ is not None else None
+    names = parse_mapping(mapping) if mapping else None
+    with _progress() as progress:
+        pulled = pull_runs(
+            address, store=store, cache=cache, spec=spec, filters=filters, mapping=names, metric=metric, goal=goal,
+            tuned=_fields(tuned), ignore=_fields(ignore), progress=progress,
+        )  # fmt: skip
+    protocol = pulled.protocol
+    print(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['rows'].sum())} history rows")
+    print(
+        f"cells: {', '.join(protocol.cell) or 'one'}; tuned: {', '.join(protocol.tuned) or 'nothing'}; "
+        f"selected by {protocol.metric} ({protocol.goal})"
+        + (f"; as the sweep {protocol.name}" if protocol.text else "")
+    )
+    print(f"polysweep table {address} shows them")
+
+
+@app.command()
+def table(
+    name: SourceArgument,
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    metric: MetricOption = None,
+    epoch: EpochOption = "best",
+    select_by: ByOption = None,
+    rows: Annotated[str | None, typer.Option("--rows", help="Fields that go down. [default: rho]")] = None,
+    cols: Annotated[str | None, typer.Option("--cols", help="Fields that go across. [default: scheduler]")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Fields of one table each. [default: all others]")] = None,
+    format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
+) -> None:
+    """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown."""
+    from analysis.formats import edge_warnings, render
+    from analysis.tables import Layout
+
+    selection = _select(name, store, cache, metric, epoch, select_by)
+    layout = Layout.of(selection, _fields(rows), _fields(cols), _fields(by))
+    text = render(selection, format_, layout)
+    for warning in edge_warnings(selection):
+        print(f"warning: {warning}", file=sys.stderr)
+    print(text)
+
+
+@app.command()
+def plot(
+    name: SourceArgument,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the plots.")],
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    metric: MetricOption = None,
+    epoch: EpochOption = "best",
+    select_by: ByOption = None,
+    kinds: Annotated[str, typer.Option("--kinds", help="Of png, svg, pdf.")] = "png,svg",
+    width: Annotated[str, typer.Option("--width", help="page or column.")] = "page",
+    published: PublishedOption = None,
+    published_seeds: SeedsOption = 3,
+) -> None:
+    """Draw robustness, stability, heat maps, training curves, step sizes and sharpness, each with its data as CSV."""
+    from analysis.compare import published_of
+    from analysis.figures import save_all
+
+    theirs = _published(published, published_seeds)
+    selection = _select(name, store, cache, metric, epoch, select_by)
+    beside = None if theirs is None else published_of(theirs, selection)
+    for path in save_all(selection, out, kinds=_fields(kinds) or (), width=width, published=beside):
+        print(path)
+
+
+@app.command()
+def compare(
+    name: SourceArgument,
+    published: Annotated[str, typer.Option("--published", help="cifar, or a CSV file of the same columns.")],
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    epoch: EpochOption = "best",
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones."),
+    ] = None,
+    published_seeds: SeedsOption = 3,
+    format_: Annotated[str, typer.Option("--format", help="markdown, csv or html.")] = "markdown",
+) -> None:
+    """Put every published cell beside ours, for top-1 and top-5, and say of each published claim whether it holds."""
+    from analysis.compare import compare as compare_cells
+    from analysis.compared import render_compared
+
+    theirs = _published(published, published_seeds)
+    assert theirs is not None
+    found = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=_pairs(where or []))
+    print(render_compared(found, format_))
+
+
+@app.command()
+def report(
+    name: SourceArgument,
+    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")],
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    metric: MetricOption = None,
+    epoch: EpochOption = "best",
+    select_by: ByOption = None,
+    published: PublishedOption = None,
+    published_seeds: SeedsOption = 3,
+) -> None:
+    """Write one self-contained HTML page: verdicts, tables, plots, selection, failures, spec, provenance."""
+    from analysis.report import write_report
+
+    theirs = _published(published, published_seeds)
+    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs)
+    print(out)
+
+
+@app.command()
+def dashboard(
+    name: SourceArgument,
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the definition as JSON; ask no server.")] = False,
+) -> None:
+    """Create a W&B workspace view of a sweep, or bring it up to date. The same sweep is always the same view."""
+    from analysis.dashboard import definition, place_of, save, workspace
+
+    pulled = _pulled(name, store, cache)
+    if dry_run:
+        entity, project = place_of(pulled)
+        print(json.dumps(definition(workspace(pulled, entity or "", project)), indent=1))
+        return
+    address, is_new = save(pulled)
+    print(f"{'created' if is_new else 'updated'} {address}")
+
+
+def _pulled(name: str, store: str, cache: str) -> Pulled:
+    from analysis.pull import pull as pull_runs
+
+    return pull_runs(name, store=open_store(store), cache=cache, refresh=False)
+
+
+def _select(name: str, store: str, cache: str, metric: str | None, epoch: str, by: str | None) -> Selection:
+    from analysis.select import select
+
+    return select(_pulled(name, store, cache), metric=metric, epoch=epoch, by=by)
+
+
+def _published(name: str | None, seeds: int) -> Published | None:
+    from analysis.compare import load_published
+
+    return None if name is None else load_published(name, seeds)
+
+
+def _fields(text: str | None) -> list[str] | None:
+    """`a,b` as its parts."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _pairs(texts: Sequence[str]) -> Mapping[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UserError(f"--where: {text!r}; expected FIELD=VALUE, such as gamma_b=1.0")
+        found[name] = value
+    return found
+
+
+class _progress:  # noqa: N801  # used as a function
+    """A bar of the runs that have arrived, on a terminal only."""
+
+    def __enter__(self) -> _progress:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        self._bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("histories", total=None)
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)

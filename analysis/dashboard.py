@@ -1,0 +1,149 @@
+"""A W&B workspace view of a sweep, through `wandb-workspaces`: the report's panels, where the team looks anyway."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import string
+import warnings
+from typing import Any, Final
+
+from analysis.address import Address
+from analysis.frames import Pulled
+from trainer.registry import UserError
+from trainer.tracking import logged_in
+
+TITLE: Final = "polysweep"
+_LETTERS: Final = string.ascii_lowercase + string.digits
+
+
+def place_of(pulled: Pulled) -> tuple[str | None, str]:
+    """Entity and project of the runs: those of a wandb:// address, else the ones that runs are logged to."""
+    if pulled.protocol.source.startswith("wandb://"):
+        address = Address.parse(pulled.protocol.source)
+        return address.entity, address.project
+    return os.environ.get("WANDB_ENTITY") or None, os.environ.get("WANDB_PROJECT") or "polysweep"
+
+
+def view_id(name: str) -> str:
+    """The id of a sweep's view, always the same: 11 letters and digits of the hash of its name."""
+    digest = hashlib.sha256(f"polysweep dashboard {name}".encode()).digest()
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:11])
+
+
+def workspace(pulled: Pulled, entity: str, project: str) -> Any:
+    """The view: runs with the sweep's tag, grouped by their config without the seed, and the panels of the report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import wandb_workspaces.reports.v2 as wr
+        import wandb_workspaces.workspaces as ws
+        from wandb_workspaces import expr
+
+    protocol, cell = pulled.protocol, set(pulled.protocol.cell)
+    metric = protocol.metric
+    logged = {name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()}
+    grouped: dict[str, Any] = {
+        "groupby": "Group",
+        "groupby_aggfunc": "mean",
+        "groupby_rangefunc": "stddev",
+        "max_runs_to_show": 100,
+    }
+
+    def lines(title: str, *names: str, **options: Any) -> Any:
+        return wr.LinePlot(
+            title=title, x="epoch" if "epoch" in pulled.runs else "Step", y=list(names), **grouped, **options
+        )
+
+    def points(field: str, log: bool) -> Any:
+        return wr.ScatterPlot(
+            title=f"last {metric} against {field}", x=wr.Config(field), y=wr.SummaryMetric(metric), log_x=log
+        )
+
+    choice: list[Any] = []
+    if "rho" in pulled.runs:
+        choice.append(points("rho", False))
+    for field in ("lr", "gamma_b"):
+        if field in {*protocol.tuned, *cell}:
+            choice.append(points(field, True))
+    varying = [name for name in (*protocol.cell, *protocol.tuned) if name in pulled.runs]
+    columns = [wr.ParallelCoordinatesPlotColumn(metric=wr.Config(name)) for name in varying]
+    if columns:
+        columns.append(wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(metric)))
+        choice.append(wr.ParallelCoordinatesPlot(title=f"last {metric} over the sweep", columns=columns))
+    curves = [
+        lines(f"{name}: mean and std over seeds", name)
+        for name in dict.fromkeys([metric, "test/top1", "train/loss"])
+        if name in logged or name == metric
+    ]
+    gamma = []
+    if "gamma/mean" in logged:
+        gamma.append(lines("step size gamma", "gamma/mean", log_y=True))
+    shares = [name for name in ("gamma/cap_share", "gamma/zero_share") if name in logged]
+    gamma += [lines(f"{name} of the steps", name) for name in shares]
+    if "sharpness" in logged:
+        gamma.append(lines("sharpness f(e) - f(x)", "sharpness"))
+    sections = [ws.Section(name="Robustness and stability", panels=choice, is_open=True)] if choice else []
+    sections.append(ws.Section(name="Training curves", panels=curves, is_open=True))
+    if gamma:
+        sections.append(ws.Section(name="Step size and sharpness", panels=gamma, is_open=True))
+    made = ws.Workspace(
+        entity=entity,
+        project=project,
+        name=f"{TITLE}: {protocol.name}",
+        sections=sections,
+        settings=ws.WorkspaceSettings(x_axis="epoch", max_runs=100),
+        runset_settings=ws.RunsetSettings(
+            filters=expr.And(ws.Tags().isin([protocol.name])), groupby=[ws.Metric("Group")]
+        ),
+    )
+    for at, panel in enumerate(panel for section in sections for panel in section.panels):
+        panel._id = f"polysweep{at}"  # the client would draw one at random: the same sweep is the same definition
+    made._internal_name = f"nw-{view_id(protocol.name)}-v"
+    return made
+
+
+def definition(view: Any) -> dict[str, Any]:
+    """What would be saved, as W&B's server gets it."""
+    found: dict[str, Any] = json.loads(view._to_model().model_dump_json(by_alias=True, exclude_none=True))
+    return found
+
+
+def save(pulled: Pulled) -> tuple[str, bool]:
+    """Create the view of a sweep, or bring it up to date; its address, and whether it is new.
+
+    Raises `UserError` without a key, where the server cannot be used, and for an unknown project.
+    """
+    if not logged_in():
+        raise UserError("dashboard: no W&B key; set WANDB_API_KEY, run `wandb login`, or look at --dry-run")
+    import wandb
+
+    entity, project = place_of(pulled)
+    try:
+        api: Any = wandb.Api(timeout=60)
+        entity = entity or api.default_entity
+    except Exception as error:
+        raise UserError(f"dashboard: the W&B server cannot be used: {_first_line(error)}") from None
+    view = workspace(pulled, str(entity), project)
+    import wandb_workspaces.workspaces as ws
+
+    try:
+        there = ws.Workspace.from_url(view.url)
+        view._internal_id = there._internal_id
+        view._internal_runset_id = there._internal_runset_id
+        is_new = False
+    except ValueError as error:
+        if "Workspace `" not in str(error):
+            raise UserError(f"dashboard: {entity}/{project}: {_first_line(error)}") from None
+        is_new = True
+    except Exception as error:
+        raise UserError(f"dashboard: the W&B server does not answer: {_first_line(error)}") from None
+    try:
+        view.save()
+    except Exception as error:
+        raise UserError(f"dashboard: the view cannot be saved: {_first_line(error)}") from None
+    return str(view.url), is_new
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,309 @@
+"""Every figure of a selection, each with the frame that it was drawn from; and their files."""
+
+from __future__ import annotations
+
+import io
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import plots
+from analysis.select import Selection, shown
+from analysis.tables import subtables
+from trainer.registry import UserError, expected
+
+KINDS: Final = ("png", "svg", "pdf")
+WIDTHS: Final = {"page": 6.75, "column": 3.35}
+"""Inches: the text and the column width of the usual conference styles."""
+GAMMA: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
+Published = Callable[[pd.DataFrame], pd.DataFrame | None]
+"""Of the cells of a table, the published ones: rho, scheduler, mean, std."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure, its file's name, and the frame that it was drawn from. Whoever gets it closes it."""
+
+    name: str
+    figure: Figure
+    data: pd.DataFrame
+
+
+def figures(selection: Selection, *, width: str = "page", published: Published | None = None) -> Iterator[Drawn]:
+    """Every figure of a selection, in order; `width` is that of a `page` or of a `column`."""
+    if width not in WIDTHS:
+        raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
+    sheet = _Sheet(selection, WIDTHS[width], published)
+    with mpl.rc_context():
+        plt.style.use(plots.STYLE)
+        for values, cells in subtables(selection):
+            yield from sheet.of_table(values, cells)
+        yield from sheet.of_all()
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    selection: Selection
+    width: float
+    published: Published | None
+
+    @property
+    def _chosen(self) -> str:
+        return ", selected on test" if self.selection.on_test else ""
+
+    def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[Drawn]:
+        """The figures of one table."""
+        suffix = "".join(f"-{key}={value}" for key, value in values.items())
+        title = f"{self.selection.pulled.protocol.name} {' '.join(f'{k}={v}' for k, v in values.items())}".strip()
+        metric = self.selection.metric
+        if cells["rho"].notna().any():
+            figure, ax = self._one(0.68)
+            plots.plot_robustness(cells, metric, ax, self.published(cells) if self.published else None)
+            yield self._titled(
+                f"robustness{suffix}", figure, cells, f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}"
+            )
+        history = self._history(cells)
+        for file, column in (("curves", metric), ("sharpness", "sharpness")):
+            if column in history and history[column].notna().any():
+                figure = self._by_radius(history, lambda rows, ax, c=column: plots.plot_curves(rows, c, ax))  # type: ignore[misc]
+                yield self._titled(
+                    f"{file}{suffix}", figure, over_epochs(history, [column]), f"{title}: {plots.unit(column)}"
+                )
+        if "gamma/mean" in history and history["gamma/mean"].notna().any():
+            figure = self._by_radius(history, plots.plot_gamma, plots.plot_shares)
+            data = over_epochs(history, [name for name in GAMMA if name in history])
+            yield self._titled(f"gamma{suffix}", figure, data, f"{title}: step size, median and 10-90 % of trials")
+
+    def of_all(self) -> Iterator[Drawn]:
+        """The figures over all tables: step sizes, caps, and robustness scores."""
+        selection, metric = self.selection, self.selection.metric
+        if "lr" in selection.pulled.protocol.tuned:
+            yield from self._against("lr", selection.candidates)
+        if "gamma_b" in selection.varying:
+            yield from self._against("gamma_b", selection.cells)
+        scores = robustness_scores(selection)
+        if len(scores):
+            figure, ax = self._one(0.62)
+            plots.plot_scores(scores, metric, ax)
+            name = selection.pulled.protocol.name
+            yield self._titled(
+                "score", figure, scores, f"{name}: robustness score, drop from the best rho to the largest"
+            )
+
+    def _against(self, x: str, points: pd.DataFrame) -> Iterator[Drawn]:
+        """Metric against `x`, and over rho and gamma_b: per choice of the other fields that vary where `x` applies."""
+        selection, points = self.selection, points[points[x].notna()]
+        fields = [name for name in ("scheduler", *selection.varying) if name != x]
+        others = [name for name in fields if points[name].nunique(dropna=False) > 1 or name == "scheduler"]
+        for key, group in points.groupby(others, dropna=False, sort=False):
+            if group[x].nunique() < 2:
+                continue
+            values = {name: value for name, value in zip(others, key, strict=True) if shown(value) != "-"}
+            suffix = "".join(f"-{name}={value}" for name, value in values.items())
+            title = " ".join([selection.pulled.protocol.name, *(f"{k}={v}" for k, v in values.items())])
+            figure, ax = self._one(0.68)
+            plots.plot_stability(group, x, selection.metric, ax)
+            yield self._titled(f"stability-{x}{suffix}", figure, group, f"{title}: n = {plots.n_of(group)}")
+            if x == "gamma_b" and group["rho"].nunique() > 1:
+                figure, ax = self._one(0.62)
+                plots.plot_heatmap(group, selection.metric, ax)
+                yield self._titled(f"heatmap{suffix}", figure, group, f"{title}: n = {plots.n_of(group)}")
+
+    def _one(self, ratio: float) -> tuple[Figure, Axes]:
+        inches = self.width if self.width < 4 else 0.8 * self.width
+        return plt.subplots(figsize=(inches, max(2.6, ratio * inches)))
+
+    def _titled(self, name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
+        """Title and legend outside of the axes, so that they hide nothing."""
+        self._move_legend(figure)
+        text = f"{title}{self._chosen}"
+        longest = int(figure.get_figwidth() * 11)
+        lines, line = [], ""
+        for word in text.split():
+            if line and len(line) + len(word) + 1 > longest:
+                lines.append(line)
+                line = word
+            else:
+                line = f"{line} {word}".strip()
+        figure.suptitle("\n".join([*lines, line]))
+        return Drawn(name, figure, data)
+
+    def _move_legend(self, figure: Figure) -> None:
+        """One legend below the axes, of all that they label."""
+        handles: dict[str, Any] = {}
+        for ax in figure.axes:
+            handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+            legend = ax.get_legend()
+            if legend is not None:
+                legend.remove()
+        if handles:
+            room = int(figure.get_figwidth() * 11 / (max(map(len, handles)) + 7))  # entries of 9 points side by side
+            columns = max(1, min(len(handles), room))
+            figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+
+    def _by_radius(self, history: pd.DataFrame, *draw: Callable[[pd.DataFrame, Axes], Axes]) -> Figure:
+        """One panel per radius, sharing axes; with two drawings one row of panels for each."""
+        radii: Sequence[Any] = sorted(history["rho"].dropna().unique()) or [None]
+        per_row = 2 if self.width < 4 else 4
+        rows, columns = plots.panels(radii, per_row)
+        figure, axes = plt.subplots(
+            rows * len(draw),
+            columns,
+            figsize=(self.width, max(2.3, 1.9 * rows * len(draw))),
+            sharex=True,
+            sharey="row" if len(draw) > 1 else True,
+            squeeze=False,
+        )
+        for at, rho in enumerate(radii):
+            panel = history if rho is None else history[history["rho"] == rho]
+            for which, paint in enumerate(draw):
+                ax = axes[(at // columns) * len(draw) + which][at % columns]
+                paint(panel, ax)
+                if which == 0 and rho is not None:
+                    ax.set_title(f"rho = {rho:g}")
+                ax.label_outer()
+        for at in range(len(radii), rows * columns):
+            for which in range(len(draw)):
+                axes[(at // columns) * len(draw) + which][at % columns].set_visible(False)
+        return figure
+
+    def _history(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """The history of the chosen trials of these cells that have finished, so that n is one along a curve."""
+        selection = self.selection
+        own = {selection.key(cell) for cell in cells.to_dict("records")}
+        runs = selection.values[selection.values["outcome"] == "finished"]
+        keep = [selection.key(run) in own for run in runs.to_dict("records")]
+        trials = runs[keep][["trial_id", "rho", "scheduler", "seed"]] if len(runs) else runs
+        if not len(trials):
+            return pd.DataFrame({"rho": [], "scheduler": []})
+        found = selection.pulled.columns(["epoch", "_step", selection.metric, "sharpness", *GAMMA])
+        found = found[found["trial_id"].isin(trials["trial_id"])].merge(
+            trials.astype({"trial_id": found["trial_id"].dtype}), on="trial_id"
+        )
+        if "epoch" not in found and "_step" in found:
+            found = found.rename(columns={"_step": "epoch"})
+        numbers = [name for name in found.columns if name not in ("trial_id", "rho", "scheduler", "seed")]
+        return found.astype(dict.fromkeys(numbers, float))
+
+
+def over_epochs(history: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Per radius, scheduler and epoch the n trials' mean, std, median and quantiles of each column: what is drawn."""
+    groups = history.groupby(["rho", "scheduler", "epoch"], dropna=False)
+    low, high = plots.QUANTILES
+    found: dict[str, Any] = {"n": groups.size()}
+    for column in columns:
+        one = groups[column]
+        found |= {
+            f"{column} mean": one.mean(),
+            f"{column} std": one.std(),
+            f"{column} median": one.median(),
+            f"{column} {low:.0%}": one.quantile(low),
+            f"{column} {high:.0%}": one.quantile(high),
+        }
+    return pd.DataFrame(found).reset_index()
+
+
+def robustness_scores(selection: Selection) -> pd.DataFrame:
+    """Per table and scheduler the drop of the metric from its best radius to the largest one.
+
+    drop = mean over seeds of (value at the radius of the best mean - value at the largest radius), in the direction in
+    which more is better, so that a loss that rises is a drop too; 0 where the largest radius is the best. Columns
+    table, scheduler, best_rho, largest_rho, drop, std (sample, over the seeds that both cells have), n, diverged (no
+    seed has finished at the largest radius, and some diverged there: then there is no drop).
+    """
+    sign = 1 if selection.is_maximal else -1
+    rows = []
+    for values, cells in subtables(selection):
+        table = " ".join(f"{key}={value}" for key, value in values.items()) or selection.pulled.protocol.name
+        for scheduler, line in cells[cells["rho"].notna()].groupby("scheduler", sort=False):
+            done = line[line["n"] > 0]
+            largest = line["rho"].max()
+            if line["rho"].nunique() < 2 or not len(done):
+                continue
+            if largest not in set(done["rho"]):
+                end = line[line["rho"] == largest].iloc[0]
+                lost = {"largest_rho": largest, "drop": math.nan, "std": math.nan, "n": 0}
+                rows.append({"table": table, "scheduler": scheduler, **lost, "diverged": end["diverged"] > 0})
+                continue
+            best = done.iloc[int((sign * done["mean"]).to_numpy().argmax())]
+            last = done[done["rho"] == largest].iloc[0]
+            first, second = (selection.by_seed[selection.key(cell.to_dict())] for cell in (best, last))
+            drops = [sign * (first[seed] - second[seed]) for seed in first if seed in second]
+            rows.append(
+                {
+                    "table": table,
+                    "scheduler": scheduler,
+                    "best_rho": best["rho"],
+                    "largest_rho": largest,
+                    "drop": statistics.fmean(drops) if drops else sign * (best["mean"] - last["mean"]),
+                    "std": statistics.stdev(drops) if len(drops) > 1 else math.nan,
+                    "n": len(drops),
+                    "diverged": False,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def save_all(
+    selection: Selection,
+    folder: Path,
+    *,
+    kinds: Sequence[str] = ("png", "svg"),
+    width: str = "page",
+    published: Published | None = None,
+) -> list[Path]:
+    """Write every figure, and the frame that it was drawn from as CSV.
+
+    Raises `UserError` for an unknown kind, where the folder cannot be written, or where nothing has been trained yet.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UserError(f"--kinds: {kind!r}; {expected(kind, KINDS)}")
+    require_history(selection)
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for drawn in figures(selection, width=width, published=published):
+            try:
+                for kind in kinds:
+                    path = folder / f"{_file_name(drawn.name)}.{kind}"
+                    path.write_bytes(image(drawn.figure, kind))
+                    paths.append(path)
+                path = folder / f"{_file_name(drawn.name)}.csv"
+                drawn.data.to_csv(path, index=False)
+                paths.append(path)
+            finally:
+                plt.close(drawn.figure)
+    except OSError as error:
+        raise UserError(f"--out: {folder} cannot be written: {error}") from None
+    return paths
+
+
+def image(figure: Figure, kind: str) -> bytes:
+    """The figure as `png`, `svg` or `pdf`, without a date in it."""
+    buffer = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with mpl.rc_context():
+        plt.style.use(plots.STYLE)
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
+
+
+def require_history(selection: Selection) -> None:
+    """Raise `UserError` where no trial has an epoch to show."""
+    if not selection.pulled.runs["best_epoch"].notna().any():
+        raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")
+
+
+def _file_name(name: str) -> str:
+    """A name without what a path must not have."""
+    return name.replace("/", "_")

@@ -1,0 +1,202 @@
+"""Tables as Markdown, LaTeX (booktabs), CSV and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+import pandas as pd
+
+from analysis.select import Selection, shown
+from analysis.tables import (
+    Layout,
+    caption,
+    cell_text,
+    long_table,
+    mean_std_table,
+    number,
+    row_verdicts,
+    subtables,
+)
+from trainer.registry import UserError, expected
+
+FORMATS: Final = ("markdown", "latex", "csv", "html")
+_LATEX: Final = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {c: f"\\{c}" for c in "&%#_${}"}
+)
+
+
+def render(selection: Selection, format_: str, layout: Layout | None = None) -> str:
+    """The tables of a selection as text.
+
+    Raises `UserError` for an unknown format.
+    """
+    if format_ not in FORMATS:
+        raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
+    if format_ == "csv":
+        return long_table(selection).to_csv(index=False).rstrip("\n")
+    layout = layout or Layout.of(selection)
+    writer = {"markdown": _markdown, "latex": _latex, "html": _html}[format_]
+    return "\n\n".join(writer(selection, values, cells, layout) for values, cells in subtables(selection, layout))
+
+
+def title_of(values: Mapping[str, Any]) -> str:
+    """`optimizer = usam, gamma_b = 1.0`."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def notes(selection: Selection, cells: pd.DataFrame, layout: Layout) -> list[str]:
+    """What belongs below a table: what was chosen, from how many runs, at which edge; best against runner-up."""
+    lines = []
+    chosen = _choices(cells, "selected", layout)
+    if chosen:
+        lines.append(f"selected: {chosen}")
+    if selection.pulled.protocol.tuned:
+        lines.append(f"chosen from, runs per cell: {_choices(cells, 'budget', layout)}")
+    edges = cells[cells["edge"] != ""]
+    if len(edges):
+        lines.append(f"at the edge of its grid, so a better value may lie outside: {_choices(edges, 'edge', layout)}")
+    ties = cells[cells["ties"] > 0]
+    if len(ties):
+        lines.append(f"ties, decided by the order in the spec: {_choices(ties, 'ties', layout)}")
+    verdicts = row_verdicts(selection, cells, layout)
+    if verdicts:
+        lines.append("best against runner-up:")
+        lines += [f"  {one.text(layout.rows, selection.metric)}" for one in verdicts]
+        limits = dict.fromkeys(one.comparison.limit for one in verdicts if one.comparison.limit)
+        lines += [f"  {limit}" for limit in limits]
+    return lines
+
+
+def _choices(cells: pd.DataFrame, column: str, layout: Layout) -> str:
+    """`constant lr=0.1; cosine lr=0.1 lr_min=0.01 (rho 0.1, 0.2), ...`: what a column says, per column of the table."""
+    by_column: dict[str, dict[str, list[str]]] = {}
+    for cell in cells.to_dict("records"):
+        if cell[column] == "":
+            continue
+        where = " ".join(shown(cell[name]) for name in layout.cols)
+        row = " ".join(shown(cell[name]) for name in layout.rows)
+        by_column.setdefault(where, {}).setdefault(str(cell[column]), []).append(row)
+    parts = []
+    for where, choices in by_column.items():
+        several = len(choices) > 1
+        listed = [
+            f"{choice} ({' '.join(layout.rows)} {', '.join(rows)})" if several else choice
+            for choice, rows in choices.items()
+        ]
+        parts.append(f"{where} {', '.join(listed)}".strip())
+    return "; ".join(parts)
+
+
+def _entries(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of a table, its index as the first columns."""
+    head = [str(name) for name in table.index.names if name is not None]
+    columns = [" ".join(column) if isinstance(column, tuple) else str(column) for column in table.columns]
+    keys = [list(key) if isinstance(key, tuple) else [str(key)] * len(head) for key in table.index]
+    return [*head, *columns], [[*key, *row] for key, row in zip(keys, table.to_numpy().tolist(), strict=True)]
+
+
+def _table(selection: Selection, cells: pd.DataFrame, layout: Layout, show: Any) -> pd.DataFrame:
+    return mean_std_table(selection, cells, rows=layout.rows, cols=layout.cols, by=layout.by, show=show)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as a table, the first one its header."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def _markdown(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+    def show(cell: Mapping[Any, Any], best: bool) -> str:
+        text = cell_text(cell, selection.metric).replace("|", r"\|")
+        if not best:
+            return text
+        value, space, note = text.partition(" (")
+        return f"**{value}**{space}{note}"
+
+    head, rows = _entries(_table(selection, cells, layout, show))
+    title = f" ({title_of(values)})" if values else ""
+    below = notes(selection, cells, layout)
+    name = selection.pulled.protocol.name
+    return "\n".join(
+        [f"{name}{title}: {caption(selection)}", "", markdown([head, *rows]), *([""] if below else []), *below]
+    )
+
+
+def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+    def show(cell: Mapping[Any, Any], best: bool) -> str:
+        if not cell["n"]:
+            return latex_escaped(cell_text(cell, selection.metric))
+        _, _, note = cell_text(cell, selection.metric).partition(" (")
+        text = number(cell["mean"], selection.metric)
+        if not pd.isna(cell["std"]):
+            text = f"{text}_{{\\pm {number(cell['std'], selection.metric)}}}"
+        text = f"\\mathbf{{{text}}}" if best else text
+        return f"${text}$" + (f" ({latex_escaped(note)}" if note else "")
+
+    head, rows = _entries(_table(selection, cells, layout, show))
+    fields = len(layout.rows)
+    header = [r"$\rho$" if name == "rho" else latex_escaped(name) for name in head]
+    title = f" ({title_of(values)})" if values else ""
+    text = latex_escaped(f"{selection.pulled.protocol.name}{title}: {caption(selection)}").replace("+-", r"$\pm$")
+    body = [[*map(latex_escaped, row[:fields]), *row[fields:]] for row in rows]
+    lines = [
+        r"\begin{table}",
+        rf"  \caption{{{text}}}",
+        r"  \centering",
+        rf"  \begin{{tabular}}{{{'l' * fields}{'c' * (len(head) - fields)}}}",
+        r"    \toprule",
+        "    " + " & ".join(header) + r" \\",
+        r"    \midrule",
+        *("    " + " & ".join(row) + r" \\" for row in body),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join([*lines, *(f"% {line}" for line in notes(selection, cells, layout))])
+
+
+def latex_escaped(text: str) -> str:
+    """Text that LaTeX prints as it is."""
+    return text.translate(_LATEX)
+
+
+def _html(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+    def show(cell: Mapping[Any, Any], best: bool) -> str:
+        text = escape(cell_text(cell, selection.metric).replace("+-", "±"))
+        return f"<b>{text}</b>" if best else text
+
+    head, rows = _entries(_table(selection, cells, layout, show))
+    fields = len(layout.rows)
+    title = f" ({title_of(values)})" if values else ""
+    about = escape(f"{selection.pulled.protocol.name}{title}: {caption(selection)}".replace("+-", "±"))
+    body = [
+        "".join(f'<th scope="row">{escape(text)}</th>' for text in row[:fields])
+        + "".join(f"<td>{text}</td>" for text in row[fields:])
+        for row in rows
+    ]
+    return "\n".join(
+        [
+            f"<table><caption>{about}</caption>",
+            f"<thead><tr>{''.join(f'<th scope=col>{escape(text)}</th>' for text in head)}</tr></thead>",
+            "<tbody>",
+            *(f"<tr>{row}</tr>" for row in body),
+            "</tbody></table>",
+            *(f"<p>{escape(line)}</p>" for line in notes(selection, cells, layout)),
+        ]
+    )
+
+
+def edge_warnings(selection: Selection) -> Sequence[str]:
+    """Per tuned parameter, in how many cells its chosen value is the smallest or largest that was tried."""
+    edges = selection.cells["edge"].str.split().explode().dropna()
+    edges = edges[edges != ""]
+    tried = len(selection.cells)
+    return [
+        f"{name}: in {count} of {tried} cells the chosen value is at the edge of its grid; a better one may lie outside"
+        for name, count in edges.value_counts().items()
+    ]

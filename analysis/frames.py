@@ -1,0 +1,204 @@
+"""What is pulled: `runs`, one row per trial; `history`, one row per trial and epoch; and the protocol they follow."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from trainer.history import HISTORY_COLUMNS, METRICS
+from trainer.registry import UserError
+
+UNSCORED: Final = ("new", "diverged", "failed")
+"""Outcomes of trials that have neither a best nor a last value."""
+AXES: Final = ("epoch", "_step")
+"""The columns that order a history: ours, and W&B's own where none is logged."""
+SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Numbers as W&B's server spells them."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which runs belong together, and what chooses among them.
+
+    A *cell* is one choice of the fields `cell`; its *candidates* are the choices of the fields `tuned`; the runs of a
+    candidate differ in their `seed`. `metric`, in the direction of `goal` (`maximize` or `minimize`), chooses the best
+    epoch of a run and the candidate of a cell.
+    """
+
+    name: str
+    metric: str
+    goal: str
+    cell: tuple[str, ...]
+    tuned: tuple[str, ...] = ()
+    text: str = ""  # the spec, as launched
+    source: str = ""  # where the runs come from: a Store's root, or a wandb:// address
+
+    @property
+    def is_maximal(self) -> bool:
+        """Whether a larger value of the metric is better."""
+        return self.goal == "maximize"
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The runs of a study.
+
+    `runs`: trial_id, sweep, outcome, every config field, `best_epoch`, `best/<column>` (at the best epoch of the
+    protocol's metric), `last/<column>`, provenance. A diverged or failed trial, and one that has not started, has no
+    best and no last values. Columns are of Arrow types: None comes back as <NA>, and NaN as NaN.
+    """
+
+    protocol: Protocol
+    runs: pd.DataFrame
+    load: Callable[[Sequence[str] | None], pa.Table]
+    """Reads columns of the history, all where None; a column that nobody logged is left out."""
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """trial_id and the logged columns, one row per trial and epoch, in the order of `runs`."""
+        return frame(self.load(None))
+
+    def columns(self, names: Iterable[str]) -> pd.DataFrame:
+        """`history` with only these columns: much less to read."""
+        return frame(self.load(list(dict.fromkeys(["trial_id", *names]))))
+
+    @cached_property
+    def logged(self) -> list[str]:
+        """The columns that `best/` and `last/` have, in order."""
+        return [name.removeprefix("last/") for name in self.runs.columns if str(name).startswith("last/")]
+
+
+def frame(table: pa.Table) -> pd.DataFrame:
+    """A table as a frame of Arrow types, which tell None from NaN."""
+    found: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return found
+
+
+def plain(values: pd.Series) -> list[Any]:
+    """The values of a column as Python has them, None for what is missing."""
+    return [None if value is pd.NA else value for value in values.tolist()]
+
+
+def typed(values: Sequence[Any]) -> pa.Array:
+    """A column of the type that its values have: booleans, counts, numbers, text; anything mixed as JSON text."""
+    kinds = {type(value) for value in values if value is not None}
+    if str in kinds and kinds <= {str, int, float} and all(v in SPECIAL for v in values if isinstance(v, str)):
+        values = [SPECIAL[value] if isinstance(value, str) else value for value in values]
+        kinds = {float}
+    if kinds == {int} and all(value is None or abs(value) < 2**63 for value in values):
+        return pa.array(values, pa.int64())
+    if kinds and kinds <= {int, float}:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], protocol: Protocol) -> dict[str, Any]:
+    """The columns `best_epoch`, `best/*` and `last/*` of `runs`.
+
+    `history` holds the rows of the runs one after the other, `rows` of them each. Of several best epochs the first
+    counts; a NaN is never the best.
+    """
+    lengths = np.asarray(rows, dtype=np.int64)
+    ends = np.cumsum(lengths)
+    has = np.array([outcome not in UNSCORED for outcome in outcomes], dtype=bool) & (lengths > 0)
+    best = np.full(len(lengths), -1, dtype=np.int64)
+    if protocol.metric in history.column_names and history.num_rows:
+        values = np.asarray(history[protocol.metric].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        best = first_best(values if protocol.is_maximal else -values, lengths)
+    measured = has & (best >= 0)
+    best_row = pa.array(best, mask=~measured)
+    last_row = pa.array(ends - 1, mask=~measured)
+    axis = next((name for name in AXES if name in history.column_names), None)
+    found: dict[str, Any] = {}
+    found["best_epoch"] = history[axis].take(best_row) if axis else pa.nulls(len(lengths), pa.int64())
+    names = [name for name in history.column_names if name not in ("trial_id", "epoch", "partial")]
+    ordered = [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
+    for which, index in (("best", best_row), ("last", last_row)):
+        found |= {f"{which}/{name}": history[name].take(index) for name in ordered}
+    return found
+
+
+def first_best(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """By run the row of the first of its largest values, -1 where it has none; (rows,) and (runs,) to (runs,)."""
+    found = np.full(len(lengths), -1, dtype=np.int64)
+    there = np.flatnonzero(lengths)
+    if not len(there):
+        return found
+    finite = np.where(np.isnan(values), -np.inf, values)
+    starts = np.cumsum(lengths)[there] - lengths[there]
+    largest = np.maximum.reduceat(finite, starts)
+    of_row = np.repeat(np.arange(len(there)), lengths[there])
+    hits = np.flatnonzero((finite == largest[of_row]) & ~np.isnan(values))
+    runs, first = np.unique(of_row[hits], return_index=True)
+    found[there[runs]] = hits[first]
+    return found
+
+
+def empty_history() -> pa.Table:
+    """A history without rows."""
+    kinds = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
+    return pa.schema(
+        [("trial_id", pa.string()), *((name, kinds.get(name, pa.float64())) for name in HISTORY_COLUMNS)]
+    ).empty_table()
+
+
+def runs_of(table: pa.Table) -> list[str]:
+    """The trial ids of a runs table."""
+    ids: list[str] = table["trial_id"].to_pylist()
+    return ids
+
+
+def rows_of(history: pa.Table, lengths: Sequence[int], chosen: Sequence[int]) -> pa.Table:
+    """The rows of the runs at the places `chosen`, in that order."""
+    ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
+    parts = [np.arange(ends[i] - lengths[i], ends[i]) for i in chosen]
+    return history.take(pa.array(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)))
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one below the other; a column that one lacks is null there, and one of two types takes the wider.
+
+    Where the types have nothing in common (a number here, text there) the column becomes text.
+    """
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    except pa.ArrowTypeError:
+        kinds: dict[str, set[pa.DataType]] = {}
+        for table in tables:
+            for field in table.schema:
+                kinds.setdefault(field.name, set()).add(field.type)
+        mixed = {name for name, found in kinds.items() if pa.string() in found and len(found) > 1}
+        if not mixed:
+            raise
+        return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
+
+
+def _as_text(table: pa.Table, names: set[str]) -> pa.Table:
+    for at, name in enumerate(table.column_names):
+        if name in names:
+            table = table.set_column(at, name, pc.cast(table[name], pa.string()))
+    return table
+
+
+def require_metric(pulled: Pulled, metric: str, option: str) -> None:
+    """Raise `UserError` with the metrics that there are where this one was never logged."""
+    column = f"last/{metric}"
+    if column in pulled.runs.columns and pulled.runs[column].notna().any():
+        return
+    there = [name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()]
+    raise UserError(
+        f"{option}: no run of {pulled.protocol.name} that has a result logged {metric!r}; "
+        f"they logged: {', '.join(there) or 'nothing yet'}"
+    )

@@ -1,0 +1,355 @@
+"""Runs and history from W&B, kept in a cache: `pull_wandb` fetches what has changed, `read_wandb` what was fetched."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.address import Address, flattened
+from analysis.cache import EMPTY, Cache, Cached, merge
+from analysis.frames import AXES, SPECIAL, Protocol, Pulled, empty_history, frame, joined, scores, typed
+from analysis.project import Project, RemoteRun, Wanted
+from analysis.stored import protocol_of
+from sweeps.spec import SweepSpec
+from trainer.config import TrialConfig
+from trainer.history import is_accuracy
+from trainer.registry import UserError, expected
+
+OUTCOMES: Final = ("finished", "diverged", "failed", "stopped")
+PARENTS: Final = ("task", "model", "optimizer", "scheduler")
+"""What decides whether another field applies."""
+FLOATS: Final = frozenset(name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for with a pull; kept with it, so that `table` and the others know."""
+
+    filters: Mapping[str, Any]
+    mapping: Mapping[str, str]  # by our name theirs
+    metric: str | None
+    goal: str | None
+    tuned: tuple[str, ...]
+    ignore: tuple[str, ...]  # config fields that tell no cells apart
+    spec: str | None  # the text of a sweep's spec
+    name: str | None  # of that sweep
+
+
+def pull_wandb(
+    address: Address, request: Request, cache: Path, progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> Pulled:
+    """Fetch the runs that are new or have changed, and of their histories the new rows.
+
+    Raises `UserError` for an unknown project, where no run matches, and where a history has not the rows that the
+    server counts: what has arrived is kept.
+    """
+    keeper = _cache(address, cache)
+    old = keeper.load()
+    if _said(old, "filters") != json.dumps(request.filters, sort_keys=True):
+        old = EMPTY  # of other runs
+    project = Project(address, request.filters)
+    runs = project.runs()
+    if not runs:
+        raise UserError(f"{address}: no run matches; {project.what_there_is()}")
+    known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp", "rows"]).to_pylist()}
+    changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
+    said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
+    if not changed and len(known) == len(runs) and _said(old, "request") == said["request"] and not _said(old, "short"):
+        return _pulled(address, request, old)
+    tables, short = _fetch(project, old, changed, progress)
+    rows = {run_id: table.num_rows for run_id, table in tables.items()}
+    described = pa.table(
+        {
+            "trial_id": pa.array([run.id for run in changed], pa.string()),
+            "stamp": pa.array(["" if run.id in short else run.stamp for run in changed], pa.string()),
+            "rows": pa.array([rows[run.id] for run in changed], pa.int64()),
+            "run": pa.array([json.dumps(vars(run)) for run in changed], pa.string()),
+        }
+    )
+    history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
+    found = keeper.save(*merge(old, [run.id for run in runs], described, history), **said, short=", ".join(short))
+    if short:
+        raise UserError(_short(address, short))
+    return _pulled(address, request, found)
+
+
+def read_wandb(address: Address, cache: Path) -> Pulled:
+    """What the last pull fetched, without asking the server.
+
+    Raises `UserError` where nothing was pulled yet, or not all of it.
+    """
+    found = _cache(address, cache).load()
+    if not found.runs.num_rows:
+        raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
+    if _said(found, "short"):
+        raise UserError(_short(address, _said(found, "short").split(", ")))
+    given = json.loads(_said(found, "request"))
+    return _pulled(
+        address, Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])}), found
+    )
+
+
+def last_request(address: Address, cache: Path) -> Request | None:
+    """What was asked for with the last pull, None where there was none."""
+    text = _said(_cache(address, cache).load(), "request")
+    if not text:
+        return None
+    given = json.loads(text)
+    return Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])})
+
+
+def _cache(address: Address, cache: Path) -> Cache:
+    return Cache(cache, f"{os.environ.get('WANDB_BASE_URL') or 'https://api.wandb.ai'} {address}")
+
+
+def _said(cached: Cached, key: str) -> str:
+    return ((cached.runs.schema.metadata or {}).get(key.encode()) or b"").decode()
+
+
+def _short(address: Address, runs: Sequence[str]) -> str:
+    return (
+        f"{address}: of {len(runs)} runs not every history row has arrived that the server counts "
+        f"({', '.join(runs[:5])}{', ...' if len(runs) > 5 else ''}); pull again"
+    )
+
+
+def _owned(run_id: str, table: pa.Table) -> pa.Table:
+    return table.add_column(0, "trial_id", pa.array([run_id] * table.num_rows, pa.string()))
+
+
+def _fetch(
+    project: Project, old: Cached, changed: Sequence[RemoteRun], progress: Callable[[int, int], None]
+) -> tuple[dict[str, pa.Table], list[str]]:
+    """The histories of runs that have changed, and those that did not come to what the server counts.
+
+    What is there of a run that has only grown stays; all of any other is fetched.
+    """
+    past = _past(old, changed)
+    wanted = []
+    for run in changed:
+        kept = past.get(run.id)
+        have, first = (0, 0) if kept is None else (kept.num_rows, int(kept["_step"][-1].as_py()) + 1)
+        if run.rows > have:
+            wanted.append(Wanted(run.id, first, max(run.last_step, first), run.rows - have))
+    arrived = 0
+
+    def count(runs: int) -> None:
+        nonlocal arrived
+        arrived += runs
+        progress(arrived, len(wanted))
+
+    new = dict(project.histories(wanted, count))
+    found, wrong = {}, []
+    for run in changed:
+        parts = [part for part in (past.get(run.id), new.get(run.id)) if part is not None]
+        found[run.id] = joined(parts) if parts else pa.table({})
+        if found[run.id].num_rows != run.rows:
+            wrong.append(run)
+    if wrong:  # it was written anew, or is being written: once more, whole
+        again = [Wanted(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
+        found |= dict(project.histories(again, lambda _: None))
+        found |= {run.id: pa.table({}) for run in wrong if not run.rows}
+    return found, [run.id for run in wrong if found[run.id].num_rows != run.rows]
+
+
+def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
+    """Of runs that have only grown since, the rows that are there."""
+    places = old.places
+    lengths = old.runs["rows"].to_pylist()
+    ends = np.cumsum(lengths)
+    grown = []
+    for run in changed:
+        at = places.get(run.id)
+        if at is None or not lengths[at] or lengths[at] > run.rows:
+            continue
+        if json.loads(old.runs["run"][at].as_py())["created"] == run.created:
+            grown.append((run.id, at))
+    if not grown:
+        return {}
+    history = old.history()
+    if "_step" not in history.column_names:
+        return {}
+    return {
+        run_id: history.slice(int(ends[at] - lengths[at]), lengths[at]).drop_columns(["trial_id"])
+        for run_id, at in grown
+    }
+
+
+# From what was fetched to frames.
+
+
+def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
+    runs = [json.loads(text) for text in cached.runs["run"].to_pylist()]
+    spec = None
+    if request.spec is not None:
+        spec = SweepSpec.parse(request.spec, f"spec of {request.name}", request.name or "sweep")
+    theirs = {name: ours for ours, name in request.mapping.items()}
+    configs = [{theirs.get(key, key): value for key, value in flattened(run["config"]).items()} for run in runs]
+
+    def load(columns: Sequence[str] | None) -> pa.Table:
+        asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
+        table = cached.history(asked)
+        named = table.rename_columns([theirs.get(name, name) for name in table.column_names])
+        return named if chosen is None else _rows_in_order(named, cached, chosen)
+
+    chosen: list[int] | None = None
+    history = load(None)
+    lengths = cached.runs["rows"].to_pylist()
+    ids = [run["id"] for run in runs]
+    if spec is not None:
+        protocol = protocol_of(spec, str(address))
+        places = {trial_id: at for at, trial_id in enumerate(ids)}
+        wanted = [trial.trial_id for trial in spec.trials]
+        chosen = [places[trial_id] for trial_id in wanted if trial_id in places]
+        if not chosen:
+            raise UserError(f"{address}: none of its {len(ids)} runs is a trial of the sweep {spec.name!r}")
+        lengths = [lengths[places[trial_id]] if trial_id in places else 0 for trial_id in wanted]
+        history = _rows_in_order(history, cached, chosen)
+        by_id = dict(zip(ids, runs, strict=True))
+        runs = [by_id.get(trial_id, {}) for trial_id in wanted]
+        configs = [dict(trial.config.flat()) for trial in spec.trials]
+        ids = wanted
+    metric, goal = _metric(address, request, spec, history)
+    outcomes = [_outcome(run, spec is not None) for run in runs]
+    if spec is None:
+        tuned = tuple(request.tuned)
+        cell = _cell_fields(address, configs, tuned, request.ignore)
+        protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address))
+        lasts = _last_values(history, lengths, metric)
+        outcomes = [
+            "diverged" if outcome == "finished" and value is not None and not math.isfinite(value) else outcome
+            for outcome, value in zip(outcomes, lasts, strict=True)
+        ]
+    else:
+        _require_whole(address, spec, outcomes, lengths)
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    table = pa.table(
+        {
+            "trial_id": pa.array(ids, pa.string()),
+            "sweep": pa.array([protocol.name] * len(ids), pa.string()),
+            "outcome": pa.array(outcomes, pa.string()),
+            **{name: _field(name, [config.get(name) for config in configs]) for name in names},
+            **scores(history, lengths, outcomes, protocol),
+            "name": typed([run.get("name") for run in runs]),
+            "state": typed([run.get("state") for run in runs]),
+            "epoch": pa.array(_last_values(history, lengths, "epoch", "_step"), pa.float64()).cast(
+                pa.int64(), safe=False
+            ),
+            "seconds": pa.array(_seconds(runs), pa.float64()),
+            "started": typed([run.get("created") for run in runs]),
+            "error": typed([None for _ in runs]),
+            "diverged_step": pa.array([None] * len(runs), pa.int64()),
+            "rows": pa.array(lengths, pa.int64()),
+        }
+    )
+    return Pulled(protocol, frame(table), load)
+
+
+def _rows_in_order(history: pa.Table, cached: Cached, chosen: Sequence[int]) -> pa.Table:
+    lengths = np.asarray(cached.runs["rows"].to_pylist(), dtype=np.int64)
+    ends = np.cumsum(lengths)
+    parts = [np.arange(ends[at] - lengths[at], ends[at]) for at in chosen]
+    return history.take(pa.array(np.concatenate(parts)))
+
+
+def _field(name: str, values: Sequence[Any]) -> pa.Array:
+    """A config field; the numbers of our own fields as they are there, although JSON writes 1.0 as 1."""
+    if name in FLOATS and all(value is None or type(value) in (int, float) for value in values):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return typed(values)
+
+
+def _metric(address: Address, request: Request, spec: SweepSpec | None, history: pa.Table) -> tuple[str, str]:
+    if spec is not None:
+        return spec.metric.name, spec.metric.goal
+    metric = request.metric or "test/top1"
+    logged = [name for name in history.column_names if name not in ("trial_id", *AXES)]
+    if metric not in logged:
+        numbers = [name for name in logged if not name.startswith("_")]
+        raise UserError(f"{address}: --metric: no run logged {metric!r}; {expected(metric, numbers)}")
+    return metric, request.goal or ("maximize" if is_accuracy(metric) or "acc" in metric else "minimize")
+
+
+def _outcome(run: Mapping[str, Any], is_ours: bool) -> str:
+    """What became of a run: its own word where it left one, else what W&B says."""
+    if not run:
+        return "new"
+    said, state = run["summary"].get("outcome"), run["state"]
+    if state == "running":
+        return "running"
+    if said in OUTCOMES:
+        return str(said)
+    if state in ("finished", "failed"):
+        return str(state)
+    return "interrupted" if is_ours else "failed"  # crashed, killed, preempted: a launch of ours goes on with it
+
+
+def _require_whole(address: Address, spec: SweepSpec, outcomes: Sequence[str], lengths: Sequence[int]) -> None:
+    for trial, outcome, rows in zip(spec.trials, outcomes, lengths, strict=True):
+        if outcome == "finished" and rows != trial.epochs:
+            raise UserError(
+                f"{address}: run {trial.trial_id} has {rows} epochs of {trial.epochs} of a finished trial; "
+                f"polysweep sync {spec.name} uploads what W&B lacks"
+            )
+
+
+def _cell_fields(
+    address: Address, configs: Sequence[Mapping[str, Any]], tuned: Sequence[str], ignore: Sequence[str]
+) -> tuple[str, ...]:
+    """The fields that vary, without the tuned ones, the ignored ones and the seed.
+
+    A field that some runs lack and that has one value elsewhere does not vary where task, model, optimizer and
+    scheduler decide which runs have it.
+    """
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    for option, asked in (("--tuned", tuned), ("--ignore", ignore)):
+        for name in asked:
+            if name not in names:
+                raise UserError(f"{address}: {option}: no run has the config field {name!r}; {expected(name, names)}")
+    found = []
+    for name in names:
+        if name in ("seed", *tuned, *ignore):
+            continue
+        values = {json.dumps(config.get(name)) for config in configs}
+        if len(values) == 1:
+            continue
+        if len(values) == 2 and "null" in values and name not in PARENTS:
+            by_parent: dict[str, set[bool]] = {}
+            for config in configs:
+                key = json.dumps([config.get(parent) for parent in PARENTS])
+                by_parent.setdefault(key, set()).add(config.get(name) is None)
+            if len(by_parent) > 1 and all(len(kinds) == 1 for kinds in by_parent.values()):
+                continue
+        found.append(name)
+    return tuple(found)
+
+
+def _last_values(history: pa.Table, lengths: Sequence[int], *names: str) -> list[Any]:
+    """By run the last value of the first of the columns that there is; None without rows."""
+    name = next((name for name in names if name in history.column_names), None)
+    ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
+    if name is None:
+        return [None] * len(lengths)
+    index = pa.array(ends - 1, mask=np.asarray(lengths) == 0)
+    values: list[Any] = history[name].take(index).to_pylist()
+    return [SPECIAL.get(value, None) if isinstance(value, str) else value for value in values]
+
+
+def _seconds(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    found = [run.get("summary", {}).get("_runtime") for run in runs]
+    return [float(value) if isinstance(value, int | float) else None for value in found]
+
+
+def counts(pulled: Pulled) -> str:
+    """`70 finished, 2 diverged`."""
+    found = Counter(pulled.runs["outcome"].tolist())
+    return ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

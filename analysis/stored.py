@@ -1,0 +1,157 @@
+"""Runs and history of a sweep from its Store, through a cache that notices every changed record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.cache import EMPTY, Cache, Cached, merge
+from analysis.frames import Protocol, Pulled, empty_history, frame, joined, runs_of, scores, typed
+from sweeps.expand import SweepTrial
+from sweeps.files import StoreError
+from sweeps.plan import FINAL, TrialState
+from sweeps.spec import SweepSpec
+from sweeps.store import Store
+from trainer.config import TrialConfig
+
+RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
+PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image")
+_CHUNK: Final = 500
+
+
+def protocol_of(spec: SweepSpec, source: str) -> Protocol:
+    """The protocol of a sweep."""
+    names: dict[str, None] = {}
+    for trial in spec.trials:
+        names |= dict.fromkeys(trial.family.cell_names)
+    return Protocol(spec.name, spec.metric.name, spec.metric.goal, tuple(names), tuple(spec.tuned), spec.text, source)
+
+
+def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
+    """Read the sweep `name`; `cache` is where what was read is kept, None for nowhere.
+
+    Raises `StoreError` for an unknown sweep and for a finished trial without its whole history.
+    """
+    spec = store.launched(name)
+    protocol = protocol_of(spec, store.root)
+    ids = [trial.trial_id for trial in spec.trials]
+    keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
+    old = keeper.load() if keeper else EMPTY
+    stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
+    known = _known(old, stamps)
+    records: dict[str, Mapping[str, Any]] = {}
+    states = store.states(spec, known=known, records=records)
+    changed = [trial for trial in spec.trials if trial.trial_id not in known]
+    found = old
+    said = {"metric": protocol.metric, "goal": protocol.goal}
+    is_same = {key: (old.runs.schema.metadata or {}).get(key.encode(), b"").decode() for key in said} == said
+    if changed or runs_of(old.runs) != ids or not is_same:
+        runs, history = _read(changed, store, states, records, stamps)
+        runs, history = merge(old, ids, runs, history)
+        recorded = runs["recorded"].to_pylist()
+        fresh = scores(history, runs["rows"].to_pylist(), recorded, protocol)
+        plain = [field for field in runs.column_names if not field.startswith(("best/", "last/", "best_epoch"))]
+        head = plain.index("width")
+        columns = (
+            {field: runs[field] for field in plain[:head]} | fresh | {field: runs[field] for field in plain[head:]}
+        )
+        runs = pa.table(columns)
+        found = keeper.save(runs, history, **said) if keeper else Cached(runs, held=history)
+    outcomes = pa.array([states[trial_id].state for trial_id in ids], pa.string())
+    shown = found.runs.drop_columns(["stamp", "rows", "recorded"]).replace_schema_metadata(None)
+    sweep = pa.array([spec.name] * len(ids), pa.string())
+    shown = shown.add_column(1, "sweep", sweep).add_column(2, "outcome", outcomes)
+    return Pulled(protocol, frame(shown), found.history)
+
+
+def _known(old: Cached, stamps: Mapping[str, str]) -> dict[str, TrialState]:
+    """The trials that had ended when they were read, and whose files have not changed since."""
+    columns = (
+        [old.runs[name].to_pylist() for name in ("trial_id", "stamp", "recorded", "width", "epoch")]
+        if old.runs.num_rows
+        else []
+    )
+    return {
+        trial_id: TrialState(outcome, width, epoch)
+        for trial_id, stamp, outcome, width, epoch in zip(*columns, strict=True)
+        if outcome in FINAL and stamp and stamps.get(trial_id) == stamp
+    }
+
+
+def _read(
+    trials: Sequence[SweepTrial],
+    store: Store,
+    states: Mapping[str, TrialState],
+    records: Mapping[str, Mapping[str, Any]],
+    stamps: Mapping[str, str],
+) -> tuple[pa.Table, pa.Table]:
+    """Runs and histories of trials from their files."""
+    ids = [trial.trial_id for trial in trials]
+    started = [trial_id for trial_id in ids if states[trial_id].state != "new"]
+    lengths, parts = dict.fromkeys(ids, 0), [empty_history()]
+    for at in range(0, len(started), _CHUNK):
+        chunk = [(trial_id, table) for trial_id, table in store.histories(started[at : at + _CHUNK]) if table.num_rows]
+        lengths |= {trial_id: table.num_rows for trial_id, table in chunk}
+        if chunk:
+            owners = np.repeat([trial_id for trial_id, _ in chunk], [table.num_rows for _, table in chunk])
+            whole = joined([table for _, table in chunk])
+            parts.append(whole.add_column(0, "trial_id", pa.array(owners, pa.string())))
+    for trial in trials:
+        state, rows = states[trial.trial_id], lengths[trial.trial_id]
+        if state.state == "finished" and rows != trial.epochs:
+            raise StoreError(
+                f"{store.root}/trials/{trial.trial_id}/history.parquet: damaged: "
+                f"{rows} epochs of {trial.epochs} of a finished trial"
+            )
+    described = [_record(states[trial_id], records.get(trial_id, {})) for trial_id in ids]
+    columns = {
+        "trial_id": pa.array(ids, pa.string()),
+        **_configs(trials),
+        **{name: typed([one.get(name) for one in described]) for name in _names(described)},
+        "recorded": pa.array([_recorded(states[i], records.get(i)) for i in ids], pa.string()),
+        "rows": pa.array([lengths[trial_id] for trial_id in ids], pa.int64()),
+        "stamp": pa.array([stamps.get(trial_id, "") for trial_id in ids], pa.string()),
+    }
+    return pa.table(columns), joined(parts)
+
+
+def _recorded(state: TrialState, record: Mapping[str, Any] | None) -> str:
+    """The outcome as its file has it; a damaged one is read again every time, and has no values meanwhile."""
+    if state.state in ("diverged", "failed") or record is None:
+        return state.state
+    return str(record["outcome"])
+
+
+def _names(described: Iterable[Mapping[str, Any]]) -> list[str]:
+    names: dict[str, None] = dict.fromkeys([*RECORDED, "diverged_step", "sessions", *PROVENANCE])
+    for one in described:
+        names |= dict.fromkeys(one)
+    return list(names)
+
+
+def _configs(trials: Sequence[SweepTrial]) -> dict[str, pa.Array]:
+    """By config field its values, in the order in which a config lists them; None where a field does not apply."""
+    whole = [{**trial.family.flat, **dict(zip(trial.family.names, trial.choice, strict=True))} for trial in trials]
+    families = {id(trial.family): trial.family.flat for trial in trials}.values()
+    used = {name for flat in families for name in flat}
+    order = [*TrialConfig.model_fields]
+    names = sorted(used, key=lambda name: (order.index(name.partition(".")[0]), name))
+    return {name: typed([one.get(name) for one in whole]) for name in names}
+
+
+def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What `runs` shows of a trial's record."""
+    if state.damage:
+        return {"error": state.damage, "sessions": 0}
+    found = record.get("provenance", {})
+    return {
+        **{key: record.get(key) for key in RECORDED},
+        "diverged_step": (record.get("diverged") or {}).get("step"),
+        "sessions": len(record.get("sessions", [])),
+        **{key: found.get(key) for key in PROVENANCE},
+        **{f"version.{name}": version for name, version in found.get("versions", {}).items()},
+    }
