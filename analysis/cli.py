@@ -82,7 +82,7 @@ def pull(
             tuned=_fields(tuned), ignore=_fields(ignore), progress=progress,
         )  # fmt: skip
     protocol = pulled.protocol
-    print(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['rows'].sum())} history rows")
+    print(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['run.rows'].sum())} history rows")
     print(
         f"cells: {', '.join(protocol.cell) or 'one'}; tuned: {', '.join(protocol.tuned) or 'nothing'}; "
         f"selected by {protocol.metric} ({protocol.goal})"

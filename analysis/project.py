@@ -130,14 +130,15 @@ class Project:
         )
 
     def _pages(
-        self, filters: Sequence[Mapping[str, Any]], first: int = RUNS_PER_PAGE
+        self, filters: Sequence[Mapping[str, Any]], first: int | None = None
     ) -> Iterator[tuple[list[RemoteRun], int]]:
         """Pages of runs, each with the server's count of all that match."""
         chosen = {"$and": list(filters)} if len(filters) > 1 else (dict(filters[0]) if filters else {})
         cursor = None
         while True:
             given = {
-                "project": self.address.project, "entity": self.address.entity, "cursor": cursor, "perPage": first,
+                "project": self.address.project, "entity": self.address.entity, "cursor": cursor,
+                "perPage": first or RUNS_PER_PAGE,
                 "order": "+created_at", "filters": json.dumps(chosen),
             }  # fmt: skip
             project = self._ask(_RUNS, given).get("project")

@@ -21,12 +21,13 @@ from analysis.project import Project, RemoteRun, Wanted
 from analysis.stored import protocol_of
 from sweeps.spec import SweepSpec
 from trainer.config import TrialConfig
-from trainer.history import is_accuracy
+from trainer.history import HISTORY_COLUMNS, is_accuracy
 from trainer.registry import UserError, expected
 
 OUTCOMES: Final = ("finished", "diverged", "failed", "stopped")
 PARENTS: Final = ("task", "model", "optimizer", "scheduler")
 """What decides whether another field applies."""
+OURS: Final = ("trial_id", "sweep", "outcome", "best_epoch", "epoch", "seconds", "started", "error", "diverged_step")
 FLOATS: Final = frozenset(name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation))
 
 
@@ -76,7 +77,8 @@ def pull_wandb(
         }
     )
     history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
-    found = keeper.save(*merge(old, [run.id for run in runs], described, history), **said, short=", ".join(short))
+    merged, history = merge(old, [run.id for run in runs], described, history)
+    found = keeper.save(merged, _ordered(history), **said, short=", ".join(short))
     if short:
         raise UserError(_short(address, short))
     return _pulled(address, request, found)
@@ -120,6 +122,13 @@ def _short(address: Address, runs: Sequence[str]) -> str:
         f"{address}: of {len(runs)} runs not every history row has arrived that the server counts "
         f"({', '.join(runs[:5])}{', ...' if len(runs) > 5 else ''}); pull again"
     )
+
+
+def _ordered(history: pa.Table) -> pa.Table:
+    """Our columns in their order, then all others: the order of keys in W&B's answers is drawn at random."""
+    there = history.column_names
+    ours = ["trial_id", "_step", *HISTORY_COLUMNS]
+    return history.select([*(name for name in ours if name in there), *sorted(set(there) - set(ours))])
 
 
 def _owned(run_id: str, table: pa.Table) -> pa.Table:
@@ -199,7 +208,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
         table = cached.history(asked)
         named = table.rename_columns([theirs.get(name, name) for name in table.column_names])
-        return named if chosen is None else _rows_in_order(named, cached, chosen)
+        return named if chosen is None else _as_ours(_rows_in_order(named, cached, chosen), columns)
 
     chosen: list[int] | None = None
     history = load(None)
@@ -213,7 +222,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         if not chosen:
             raise UserError(f"{address}: none of its {len(ids)} runs is a trial of the sweep {spec.name!r}")
         lengths = [lengths[places[trial_id]] if trial_id in places else 0 for trial_id in wanted]
-        history = _rows_in_order(history, cached, chosen)
+        history = load(None)
         by_id = dict(zip(ids, runs, strict=True))
         runs = [by_id.get(trial_id, {}) for trial_id in wanted]
         configs = [dict(trial.config.flat()) for trial in spec.trials]
@@ -231,6 +240,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         ]
     else:
         _require_whole(address, spec, outcomes, lengths)
+    configs = [{_shown(name): value for name, value in config.items()} for config in configs]
     names = list(dict.fromkeys(name for config in configs for name in config))
     table = pa.table(
         {
@@ -239,8 +249,8 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
             "outcome": pa.array(outcomes, pa.string()),
             **{name: _field(name, [config.get(name) for config in configs]) for name in names},
             **scores(history, lengths, outcomes, protocol),
-            "name": typed([run.get("name") for run in runs]),
-            "state": typed([run.get("state") for run in runs]),
+            "run.name": typed([run.get("name") for run in runs]),
+            "run.state": typed([run.get("state") for run in runs]),
             "epoch": pa.array(_last_values(history, lengths, "epoch", "_step"), pa.float64()).cast(
                 pa.int64(), safe=False
             ),
@@ -248,7 +258,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
             "started": typed([run.get("created") for run in runs]),
             "error": typed([None for _ in runs]),
             "diverged_step": pa.array([None] * len(runs), pa.int64()),
-            "rows": pa.array(lengths, pa.int64()),
+            "run.rows": pa.array(lengths, pa.int64()),
         }
     )
     return Pulled(protocol, frame(table), load)
@@ -259,6 +269,20 @@ def _rows_in_order(history: pa.Table, cached: Cached, chosen: Sequence[int]) -> 
     ends = np.cumsum(lengths)
     parts = [np.arange(ends[at] - lengths[at], ends[at]) for at in chosen]
     return history.take(pa.array(np.concatenate(parts)))
+
+
+def _as_ours(history: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+    """The history of our own runs has all of our columns: W&B does not know those that were never measured."""
+    wanted = {field.name: field.type for field in empty_history().schema}
+    for name, kind in wanted.items():
+        if name not in history.column_names and (columns is None or name in columns):
+            history = history.append_column(name, pa.nulls(history.num_rows, kind))
+    return history
+
+
+def _shown(name: str) -> str:
+    """The column of `runs` that has a config field; one that is named like a column of ours gets a prefix."""
+    return f"config.{name}" if name in OURS else name
 
 
 def _field(name: str, values: Sequence[Any]) -> pa.Array:
@@ -317,7 +341,7 @@ def _cell_fields(
                 raise UserError(f"{address}: {option}: no run has the config field {name!r}; {expected(name, names)}")
     found = []
     for name in names:
-        if name in ("seed", *tuned, *ignore):
+        if name in ("seed", *tuned, *ignore) or name in OURS:
             continue
         values = {json.dumps(config.get(name)) for config in configs}
         if len(values) == 1:

@@ -106,7 +106,7 @@ def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
                         "runner_up": one.runner_up,
                         "gap": number(abs(one.comparison.difference), selection.metric),
                         "test": one.comparison.test,
-                        "p": "-" if pd.isna(one.comparison.p) else f"{one.comparison.p:.2g}",
+                        "p": one.comparison.p_text.removeprefix("p ").removeprefix("= ") or "-",
                         "n": one.comparison.n,
                         "shown": "shown" if one.comparison.is_shown else "not shown",
                     }

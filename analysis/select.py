@@ -170,11 +170,14 @@ def _rescored(pulled: Pulled, metric: str, by: str) -> dict[str, list[Any]]:
         name for name in dict.fromkeys(["epoch", "_step", metric, by]) if name in ("epoch", "_step", *pulled.logged)
     ]
     history = pulled.load(["trial_id", *names])
-    lengths = Counter(history["trial_id"].to_pylist())
-    rows = [lengths[trial_id] for trial_id in pulled.runs["trial_id"].tolist()]
+    lengths = Counter(history["trial_id"].to_pylist())  # in the order of the history, which that of `runs` need not be
+    outcomes = dict(zip(pulled.runs["trial_id"].tolist(), pulled.runs["outcome"].tolist(), strict=True))
     other = replace(pulled.protocol, metric=by, goal="maximize" if is_accuracy(by) else "minimize")
-    found = scores(history, rows, pulled.runs["outcome"].tolist(), other)
-    return {name: column.to_pylist() for name, column in found.items()}
+    found = scores(history, list(lengths.values()), [outcomes.get(i, "new") for i in lengths], other)
+    places = {trial_id: at for at, trial_id in enumerate(lengths)}
+    order = [places.get(trial_id) for trial_id in outcomes]
+    columns = {name: column.to_pylist() for name, column in found.items()}
+    return {name: [None if at is None else values[at] for at in order] for name, values in columns.items()}
 
 
 def _require_alike(members: Sequence[Mapping[str, Any]], cell: Sequence[str]) -> None:

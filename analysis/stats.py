@@ -18,6 +18,7 @@ from scipy import special
 LEVEL: Final = 0.05
 RESAMPLES: Final = 9_999
 BATCH: Final = 500
+SMALLEST: Final = 1e-4
 FEW: Final = 6
 """Below so many pairs no test of signs can reach p < 0.05: 2 / 2**5 = 0.0625."""
 
@@ -35,6 +36,13 @@ class Comparison:
     def is_shown(self) -> bool:
         """Whether the difference is more than chance, at the level 0.05."""
         return self.p < LEVEL
+
+    @property
+    def p_text(self) -> str:
+        """`p = 0.21`, or `p < 0.0001`; empty where nothing can be tested."""
+        if math.isnan(self.p):
+            return ""
+        return f"p = {self.p:.2g}" if self.p >= SMALLEST else f"p < {SMALLEST:g}"
 
     @property
     def limit(self) -> str:

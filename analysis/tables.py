@@ -180,7 +180,7 @@ class RowVerdict:
     def text(self, names: Sequence[str], metric: str) -> str:
         """`rho 0.1: polyak over constant by 0.28, paired t p = 0.21 (n = 3): not shown`."""
         found = self.comparison
-        tested = f"{found.test} p = {found.p:.2g} (n = {found.n})" if not math.isnan(found.p) else f"({found.test})"
+        tested = f"{found.test} {found.p_text} (n = {found.n})" if found.p_text else f"({found.test})"
         verdict = "" if math.isnan(found.p) else ": shown" if found.is_shown else ": not shown"
         where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
         gap = number(abs(found.difference), metric)

@@ -189,7 +189,7 @@ def _step_size(table: tuple[Any, ...], radii: Iterable[float], sides: Mapping[st
 def _tested(found: Comparison) -> tuple[str, str]:
     if math.isnan(found.p):
         return FEW, f"({found.test})"
-    return verdict(found), f"{100 * found.difference:+.2f}, {found.test} p = {found.p:.2g}, n = {found.n}"
+    return verdict(found), f"{100 * found.difference:+.2f}, {found.test} {found.p_text}, n = {found.n}"
 
 
 def _place(key: Sequence[Any]) -> str:

@@ -7,89 +7,25 @@ import io
 import json
 import re
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import SPEC, by_lr, cell, sweep
 from matplotlib import pyplot as plt
 
 from analysis.figures import figures, save_all
 from analysis.formats import render
-from analysis.frames import Pulled
 from analysis.plots import plot_robustness
 from analysis.pull import pull
 from analysis.report import render_report, write_report
-from analysis.select import Selection, select
+from analysis.select import select
 from analysis.tables import PUBLISHED_COLUMNS, subtables
-from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS
 from trainer.registry import UserError
-
-Score = Callable[[TrialConfig], list[float] | str]
-SPEC = {
-    "name": "made",
-    "metric": {"name": "test/top1", "goal": "maximize"},
-    "parameters": {
-        "task": {"value": "digits"},
-        "model": {"value": "mlp"},
-        "optimizer": {"value": "usam"},
-        "rho": {"values": [0.1, 0.4]},
-        "epochs": {"value": 3},
-    },
-    "variants": [
-        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1, 1.0]}},
-        {"scheduler": {"value": "polyak"}},
-    ],
-    "tuned": ["lr"],
-    "seeds": 3,
-}
-
-
-def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
-    """A sweep in a Store whose trials have the test accuracies, per epoch, or the outcome, that `score` says."""
-    text = json.dumps({**SPEC, **changes})
-    spec, store = SweepSpec.parse(text, "made.yaml"), Store(str(folder))
-    store.write_sweep(spec)
-    for trial in spec.trials:
-        made = score(trial.config)
-        if made == "new":
-            continue
-        values = made if isinstance(made, list) else [0.1]
-        if isinstance(made, list):
-            values = [*values, *[min(values)] * (3 - len(values))]  # a finished trial has all its epochs
-        rows = [
-            {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": e, "step": 9 * e, "test/top1": v, "test/loss": 1 - v,
-             "partial": made == "diverged"}
-            for e, v in enumerate(values, start=1)
-        ]  # fmt: skip
-        outcome = made if isinstance(made, str) else "finished"
-        store.write_history(trial.trial_id, rows)
-        store.write_record(
-            trial.trial_id,
-            {"outcome": outcome, "width": 1, "epoch": len(rows), "seconds": 3.0, "sessions": [{}],
-             "error": "Traceback\nValueError: oh" if outcome == "failed" else None,
-             "diverged": {"epoch": 1, "step": 4} if outcome == "diverged" else None,
-             "provenance": {"commit": "c0ffee", "versions": {"torch": "2"}, "device": "cpu", "threads": 1}},
-        )  # fmt: skip
-    return pull("made", store=store, cache=folder / "cache")
-
-
-def by_lr(config: TrialConfig) -> list[float]:
-    """lr = 0.1 is best; seeds differ by 0.01; the second epoch is the best."""
-    base = {0.01: 0.70, 0.1: 0.90, 1.0: 0.80, None: 0.95}[config.lr] - (config.rho or 0) / 10
-    value = base + 0.01 * config.seed
-    return [value - 0.1, value, value - 0.05]
-
-
-def cell(selection: Selection, rho: float, scheduler: str) -> pd.Series:
-    found = selection.cells[(selection.cells["rho"] == rho) & (selection.cells["scheduler"] == scheduler)]
-    assert len(found) == 1
-    return found.iloc[0]
 
 
 def test_runs_have_config_best_and_last_and_provenance(tmp_path: Path) -> None:
@@ -148,6 +84,12 @@ def test_the_table_says_what_it_shows(tmp_path: Path) -> None:
         "| 0.4 | 87.00 +- 1.00 | **92.00 +- 1.00** |",
         "",
         "selected: constant lr=0.1",
+        "chosen from, runs per cell: constant 9; polyak 3",
+        "best against runner-up:",
+        "  rho 0.1: polyak over constant by 5.00, paired t p < 0.0001 (n = 3): shown",
+        "  rho 0.4: polyak over constant by 5.00, paired t p < 0.0001 (n = 3): shown",
+        "  n = 3: the t test trusts that differences are normal; without that trust no test of 3 pairs comes below "
+        "p = 0.25",
     ]
 
 
@@ -191,7 +133,7 @@ def test_models_and_options_may_vary(tmp_path: Path, parameters: dict) -> None:
     selection = select(sweep(tmp_path, by_lr, parameters={**SPEC["parameters"], **parameters}))
     assert len(list(subtables(selection))) == 2
     assert render(selection, "markdown").count("90.00 +- 1.00") == 2
-    assert len(save_all(selection, tmp_path / "plots")) == 12
+    assert len(save_all(selection, tmp_path / "plots")) == 3 * (2 * 4 + 2 + 1)
 
 
 def test_an_optimizer_without_a_radius_has_a_row_of_its_own(tmp_path: Path) -> None:
@@ -238,7 +180,7 @@ def test_latex_is_booktabs_with_the_best_in_bold(tmp_path: Path) -> None:
 def test_a_wrong_choice_is_named(tmp_path: Path, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         select(sweep(tmp_path, by_lr), **options)
-    with pytest.raises(UserError, match="--format: 'pdf'; expected one of markdown, latex, csv"):
+    with pytest.raises(UserError, match="--format: 'pdf'; expected one of csv, html, latex, markdown"):
         render(select(sweep(tmp_path / "other", by_lr)), "pdf")
 
 
@@ -267,6 +209,8 @@ def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
 
 # Plots and report.
 
+NAMES = ["robustness", "curves", "sharpness", "gamma", "stability-lr-scheduler=constant", "score"]
+
 
 def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, lambda c: "diverged" if (c.rho, c.seed) == (0.4, 1) else by_lr(c)))
@@ -294,9 +238,9 @@ def test_a_cell_without_a_finished_seed_is_marked_at_the_foot(tmp_path: Path) ->
 
 def test_curves_are_of_the_chosen_trials(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, by_lr))
-    drawn = dict(figures(selection))
-    assert list(drawn) == ["robustness", "curves", "gamma"]
-    panel = drawn["curves"].axes[0]
+    drawn = {one.name: one for one in figures(selection)}
+    assert list(drawn) == NAMES
+    panel = drawn["curves"].figure.axes[0]
     constant = next(line for line in panel.get_lines() if line.get_label() == "constant")
     assert list(constant.get_ydata()) == pytest.approx([80, 90, 85])
     plt.close("all")
@@ -305,9 +249,7 @@ def test_curves_are_of_the_chosen_trials(tmp_path: Path) -> None:
 def test_plots_are_written_as_png_and_svg_and_are_reproducible(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path / "store", by_lr))
     paths = save_all(selection, tmp_path / "a")
-    assert sorted(p.name for p in paths) == sorted(
-        f"{name}.{kind}" for name in ("robustness", "curves", "gamma") for kind in ("png", "svg")
-    )
+    assert sorted(p.name for p in paths) == sorted(f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "csv"))
     again = save_all(selection, tmp_path / "b")
     assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in again]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
@@ -321,9 +263,9 @@ def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
 
     page = render_report(select(sweep(tmp_path, score)))
     sources = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", page)
-    assert len([s for s in sources if s.startswith("data:image/svg+xml;base64,")]) == 3
+    assert len([s for s in sources if s.startswith("data:image/svg+xml;base64,")]) == len(NAMES)
     assert all(s.startswith(("data:", "#")) for s in sources)
-    assert not re.search(r"@import|url\(|<script|<link rel=.stylesheet", page)
+    assert not re.search(r"@import|url\(|<script src|<link rel=.stylesheet", page)
     for expected in (
         "ValueError: oh", "after step 4", "lr=0.1", "c0ffee (24 trials)", "Selected on test",
         "89.50 ± 0.71 (2/3, 1 diverged)",
@@ -337,7 +279,7 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     pulled = sweep(tmp_path, lambda c: "failed" if c.seed == 2 else by_lr(c))
     pulled.runs.loc[pulled.runs["outcome"] == "failed", "error"] = "<script>alert(1)</script>"
     page = render_report(select(pulled))
-    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 
 def test_a_finished_trial_without_its_history_is_named(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from graphql import (
 from graphql.utilities import value_from_ast_untyped
 
 ENTITY = "lab"
+MOST_SAMPLES = 1_500
 T = TypeVar("T")
 ATTRIBUTES = ("displayName", "groupName", "jobType", "tags", "notes", "description")
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -62,6 +63,7 @@ class Run:
     exit_code: int | None = None
     complete: bool = False
     upserts: int = 0
+    lost: int = 0  # rows that are counted and never delivered
     created: str = field(default_factory=now)
     heartbeat: str = field(default_factory=now)
 
@@ -174,7 +176,7 @@ class State:
         names = sorted(name for entity, name in self.projects if entity == arguments.get("entityName"))
         nodes = [
             {"__typename": "Project", "id": name, "name": name, "entityName": arguments.get("entityName"),
-             "createdAt": "2026-01-01T00:00:00Z", "isBenchmark": False}
+             "createdAt": "2026-01-01T00:00:00Z", "isBenchmark": False, "user": None}
             for name in names
         ]  # fmt: skip
         info = {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}
@@ -258,7 +260,8 @@ def _bucket(run: Run) -> dict[str, Any]:
         """Rows with minStep <= step < maxStep, evenly thinned out to `samples`."""
         low, high = _bounds(arguments)
         there = [sent_line(line) for line in run.history]
-        return _thinned([text for step, text in there if low <= step < high], arguments.get("samples"))
+        samples = min(arguments.get("samples") or 500, MOST_SAMPLES)
+        return _thinned([text for step, text in there if low <= step < high], samples)
 
     def sampled(arguments: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """For each spec the rows up to and with its maxStep that have all of its keys, with only these."""
@@ -277,7 +280,7 @@ def _bucket(run: Run) -> dict[str, Any]:
         "sweepName": None, "createdAt": run.created, "heartbeatAt": run.heartbeat, "user": _user(),
         "project": {"id": f"{run.entity}/{run.project}", "name": run.project,
                     "entity": {"id": run.entity, "name": run.entity}},
-        "historyLineCount": len(run.history), "eventsLineCount": run.events, "logLineCount": run.logs,
+        "historyLineCount": len(run.history) + run.lost, "eventsLineCount": run.events, "logLineCount": run.logs,
         "historyTail": tail, "eventsTail": "[]", "summaryMetrics": summary, "systemMetrics": "{}",
         "config": json.dumps(run.config), "wandbConfig": json.dumps({"t": client.get("t")}),
         "historyKeys": keys,
