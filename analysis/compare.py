@@ -133,16 +133,17 @@ def compare(
     Raises `UserError` where no cell matches, where several match one published cell, and for an unknown field.
     """
     selections = {name: _selection(pulled, metric, epoch) for name, metric in _metrics(pulled).items()}
-    ours = {name: _bycell_key(selection, where or {}) for name, selection in selections.items()}
-    first = next(iter(ours.values()))
     theirs = published.cells.to_dict("records")
+    listed = {cell_key(cell) for cell in theirs}
+    ours = {name: _by_key(selection, where or {}, listed) for name, selection in selections.items()}
+    first = next(iter(ours.values()))
     if not any(cell_key(cell) in first for cell in theirs):
         kinds = {tuple(str(key[at]) for at in (0, 1, 2)) for key in first}
-        listed = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in theirs}
+        known = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in theirs}
         raise UserError(
             f"--published {published.name}: none of its cells is in {pulled.protocol.name}, which has "
             f"{'; '.join(' '.join(kind) for kind in sorted(kinds))}; published are "
-            f"{'; '.join(' '.join(kind) for kind in sorted(listed))}"
+            f"{'; '.join(' '.join(kind) for kind in sorted(known))}"
         )
     rows = [{**cell, **_beside(cell, ours, selections)} for cell in theirs]
     claims = claims_of(theirs, ours, selections)
@@ -171,7 +172,9 @@ def _selection(pulled: Pulled, metric: str, epoch: str) -> Selection:
     )
 
 
-def _bycell_key(selection: Selection, where: Mapping[str, str]) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
+def _by_key(
+    selection: Selection, where: Mapping[str, str], listed: set[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
     """Our cells by what identifies a published one."""
     runs, cells = selection.pulled.runs, selection.cells
     fixed = {
@@ -196,12 +199,12 @@ def _bycell_key(selection: Selection, where: Mapping[str, str]) -> dict[tuple[An
             "scheduler": cell["scheduler"],
         }
         key = cell_key({**at, "dataset": at["task"]})
-        if key in found:
+        if key in found and key in listed:
             vary = {name: sorted({str(value) for value in selection.cells[name].dropna()}) for name in others}
-            listed = "; ".join(f"{name}: {', '.join(values)}" for name, values in vary.items() if len(values) > 1)
+            choices = "; ".join(f"{name}: {', '.join(values)}" for name, values in vary.items() if len(values) > 1)
             raise UserError(
                 f"several cells of {selection.pulled.protocol.name} match one published cell; "
-                f"--where picks among {listed}"
+                f"--where picks among {choices}"
             )
         found[key] = cell
     return found

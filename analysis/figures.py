@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
+import matplotlib.style
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -31,7 +31,7 @@ Published = Callable[[pd.DataFrame], pd.DataFrame | None]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure, its file's name, and the frame that it was drawn from. Whoever gets it closes it."""
+    """A figure, its file's name, and the frame that it was drawn from."""
 
     name: str
     figure: Figure
@@ -44,7 +44,7 @@ def figures(selection: Selection, *, width: str = "page", published: Published |
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
     sheet = _Sheet(selection, WIDTHS[width], published)
     with mpl.rc_context():
-        plt.style.use(plots.STYLE)
+        mpl.style.use(plots.STYLE)
         for values, cells in subtables(selection):
             yield from sheet.of_table(values, cells)
         yield from sheet.of_all()
@@ -120,7 +120,8 @@ class _Sheet:
 
     def _one(self, ratio: float) -> tuple[Figure, Axes]:
         inches = self.width if self.width < 4 else 0.8 * self.width
-        return plt.subplots(figsize=(inches, max(2.6, ratio * inches)))
+        figure = Figure(figsize=(inches, max(2.6, ratio * inches)))  # not of pyplot: nothing stays open
+        return figure, figure.subplots()
 
     def _titled(self, name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
         """Title and legend outside of the axes, so that they hide nothing."""
@@ -155,10 +156,10 @@ class _Sheet:
         radii: Sequence[Any] = sorted(history["rho"].dropna().unique()) or [None]
         per_row = 2 if self.width < 4 else 4
         rows, columns = plots.panels(radii, per_row)
-        figure, axes = plt.subplots(
+        figure = Figure(figsize=(self.width, max(2.3, 1.9 * rows * len(draw))))
+        axes = figure.subplots(
             rows * len(draw),
             columns,
-            figsize=(self.width, max(2.3, 1.9 * rows * len(draw))),
             sharex=True,
             sharey="row" if len(draw) > 1 else True,
             squeeze=False,
@@ -273,16 +274,13 @@ def save_all(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for drawn in figures(selection, width=width, published=published):
-            try:
-                for kind in kinds:
-                    path = folder / f"{_file_name(drawn.name)}.{kind}"
-                    path.write_bytes(image(drawn.figure, kind))
-                    paths.append(path)
-                path = folder / f"{_file_name(drawn.name)}.csv"
-                drawn.data.to_csv(path, index=False)
+            for kind in kinds:
+                path = folder / f"{_file_name(drawn.name)}.{kind}"
+                path.write_bytes(image(drawn.figure, kind))
                 paths.append(path)
-            finally:
-                plt.close(drawn.figure)
+            path = folder / f"{_file_name(drawn.name)}.csv"
+            drawn.data.to_csv(path, index=False)
+            paths.append(path)
     except OSError as error:
         raise UserError(f"--out: {folder} cannot be written: {error}") from None
     return paths
@@ -293,7 +291,7 @@ def image(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with mpl.rc_context():
-        plt.style.use(plots.STYLE)
+        mpl.style.use(plots.STYLE)
         figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()
 

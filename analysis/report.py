@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib import pyplot as plt
 
 from analysis.compare import Compared, Published, compare, published_of
 from analysis.compared import cell_rows, claim_rows, headline, summary_rows
@@ -152,7 +151,6 @@ def _plots(selection: Selection, published: Published | None) -> list[dict[str, 
     for drawn in figures(selection, published=beside):
         data = base64.b64encode(image(drawn.figure, "svg")).decode()
         found.append({"name": drawn.name, "data": f"data:image/svg+xml;base64,{data}", "csv": _download(drawn.data)})
-        plt.close(drawn.figure)
     return found
 
 
