@@ -43,6 +43,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/analysis.py
 
 schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from sweeps.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
