@@ -1,12 +1,14 @@
-"""What was pulled, kept as Parquet: a second pull reads only what has changed.
+"""What was pulled, kept as Parquet: a second pull reads only what has changed, and writes only that.
 
-A cache is one folder: `runs.parquet`, which names its `history-<token>.parquet`, so that a reader never sees the runs
-of one pull with the history of another. It can be removed at any time.
+A cache is one folder: `runs.parquet`, and the histories in shards `history-<token>.parquet`. `runs.parquet` lists the
+shards and says of each run in which one its rows are, so that a reader never sees the runs of one pull with the history
+of another. It can be removed at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import uuid
@@ -16,50 +18,89 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from analysis.frames import empty_history, joined, rows_of, runs_of
+from analysis.frames import empty_history, joined, runs_of
 from trainer.registry import UserError
 
-FORMAT: Final = b"1"
+FORMAT: Final = b"2"
 DEFAULT: Final = "./polysweep-cache"
+MOST_SHARDS: Final = 8
+SMALL: Final = 0.25
+"""The share of the rows up to which a change is a shard of its own."""
 
 
 @dataclass(frozen=True)
 class Cached:
     """Runs, and their histories where they are asked for.
 
-    `runs` has at least `trial_id`, `stamp` (what tells that a run has changed) and `rows` (of its history).
+    `runs` has at least `trial_id`, `stamp` (what tells that a run has changed), `rows` (of its history), and where they
+    are: `shard` and `start`. `shards` are files, or tables where they are in memory.
     """
 
     runs: pa.Table
-    file: Path | None = None
-    held: pa.Table | None = None  # the history, where it is in memory
+    shards: tuple[Path | pa.Table, ...] = ()
 
     def history(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The history, one run after the other; of `columns` those that there are."""
-        if self.held is not None:
-            held = self.held
-            return held if columns is None else held.select([name for name in columns if name in held.column_names])
-        if self.file is None:
+        if not self.shards:
             return empty_history()
-        try:
-            source = parquet.ParquetFile(self.file, memory_map=True)
-            there = None if columns is None else [name for name in columns if name in source.schema_arrow.names]
-            return source.read(there)
-        except (OSError, pa.ArrowException) as error:
-            raise UserError(f"the cache {self.file} is damaged ({error}); remove {self.file.parent}") from None
+        tables = [_shard(shard, columns) for shard in self.shards]
+        table = tables[0] if len(tables) == 1 else joined(tables)
+        bases = np.cumsum([0, *(part.num_rows for part in tables)])
+        shard, start, rows = (self.runs[name].to_numpy() for name in ("shard", "start", "rows"))
+        first = bases[shard] + start
+        index = np.repeat(first - (np.cumsum(rows) - rows), rows) + np.arange(int(rows.sum()))
+        if len(index) == table.num_rows and (index == np.arange(len(index))).all():
+            return table
+        return table.take(pa.array(index))
 
     @property
     def places(self) -> dict[str, int]:
         """By trial id its row."""
         return {trial_id: at for at, trial_id in enumerate(runs_of(self.runs))}
 
+    def said(self, key: str) -> str:
+        """What was saved with it under a name, empty where nothing was."""
+        return ((self.runs.schema.metadata or {}).get(key.encode()) or b"").decode()
+
+    def updated(self, ids: Sequence[str], runs: pa.Table, history: pa.Table) -> Cached:
+        """The runs `ids` in their order: those of `runs` with their `history`, all others as they are here."""
+        rows = np.asarray(runs["rows"].to_numpy(), dtype=np.int64)
+        placed = runs.append_column("shard", pa.array(np.full(len(rows), len(self.shards), dtype=np.int64)))
+        placed = placed.append_column("start", pa.array(np.cumsum(rows) - rows))
+        fresh = set(runs_of(runs))
+        here = self.places
+        keep = [here[trial_id] for trial_id in ids if trial_id not in fresh]
+        if keep:
+            kept = self.runs.take(pa.array(keep, pa.int64())).replace_schema_metadata(None)
+            placed = joined([kept, placed]) if placed.num_rows else kept
+        at = {trial_id: place for place, trial_id in enumerate(runs_of(placed))}
+        placed = placed.take(pa.array([at[trial_id] for trial_id in ids], pa.int64()))
+        total = int(np.sum(placed["rows"].to_numpy()))
+        if keep and len(self.shards) < MOST_SHARDS and history.num_rows <= SMALL * total:
+            return Cached(placed, (*self.shards, history))
+        used = (*self.shards, history) if keep else (history,)
+        if not keep:
+            placed = _replace(placed, "shard", np.zeros(placed.num_rows, dtype=np.int64))
+        return Cached(placed, used).compact()
+
+    def compact(self) -> Cached:
+        """The same in one shard, the runs one after the other."""
+        rows = np.asarray(self.runs["rows"].to_numpy(), dtype=np.int64)
+        runs = _replace(self.runs, "shard", np.zeros(len(rows), dtype=np.int64))
+        return Cached(_replace(runs, "start", np.cumsum(rows) - rows), (self.history(),))
+
 
 EMPTY: Final = Cached(
     pa.table(
-        {"trial_id": pa.array([], pa.string()), "stamp": pa.array([], pa.string()), "rows": pa.array([], pa.int64())}
+        {
+            "trial_id": pa.array([], pa.string()),
+            "stamp": pa.array([], pa.string()),
+            **{name: pa.array([], pa.int64()) for name in ("rows", "shard", "start")},
+        }
     )
 )
 
@@ -78,73 +119,83 @@ class Cache:
     def load(self) -> Cached:
         """What is there. A damaged cache is named on stderr and counts as none: everything is read again."""
         path = self.folder / "runs.parquet"
-        try:
-            runs = parquet.read_table(path)
-            said: Mapping[bytes, bytes] = runs.schema.metadata or {}
-            if said.get(b"format") != FORMAT or said.get(b"identity") != self.identity.encode():
-                raise ValueError("it is of another version")
-            history = self.folder / said[b"history"].decode()
-            if parquet.read_metadata(history).num_rows != sum(runs["rows"].to_pylist()):
-                raise ValueError(f"{history.name} has not the rows that runs.parquet counts")
-            return Cached(runs, history)
-        except FileNotFoundError as error:
-            if path.exists():
+        for last in (False, True):
+            try:
+                return self._read(path)
+            except FileNotFoundError as error:
+                if not path.exists():
+                    break
+                if last:  # else another process has just replaced it
+                    self._say(error)
+            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
                 self._say(error)
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            self._say(error)
+                break
         return EMPTY
+
+    def _read(self, path: Path) -> Cached:
+        runs = parquet.read_table(path)
+        said: Mapping[bytes, bytes] = runs.schema.metadata or {}
+        if said.get(b"format") != FORMAT or said.get(b"identity") != self.identity.encode():
+            raise ValueError("it is of another version")
+        shards = [self.folder / name for name in json.loads(said[b"shards"])]
+        sizes = np.array([parquet.read_metadata(shard).num_rows for shard in shards], dtype=np.int64)
+        shard, start, rows = (runs[name].to_numpy() for name in ("shard", "start", "rows"))
+        if len(rows) and (start + rows > sizes[shard]).any():
+            raise ValueError("a history has not the rows that runs.parquet counts")
+        return Cached(runs, tuple(shards))
 
     def _say(self, error: Exception) -> None:
         reason = " ".join(str(error).split())
         print(f"warning: the cache {self.folder} is damaged and is made anew: {reason}", file=sys.stderr)
 
-    def save(self, runs: pa.Table, history: pa.Table, **metadata: str) -> Cached:
+    def save(self, made: Cached, **metadata: str) -> Cached:
         """Replace what is there. Where nothing can be written the result is kept in memory only, which is said."""
-        name = f"history-{uuid.uuid4().hex}.parquet"
+        names = [
+            shard.name if isinstance(shard, Path) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
+        ]
         said: dict[Any, Any] = {
             **{key.encode(): value.encode() for key, value in metadata.items()},
             b"format": FORMAT,
             b"identity": self.identity.encode(),
-            b"history": name.encode(),
+            b"shards": json.dumps(names).encode(),
         }
-        runs = runs.replace_schema_metadata(said)
+        runs = made.runs.replace_schema_metadata(said)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write(history, self.folder / name)
+            for shard, name in zip(made.shards, names, strict=True):
+                if not isinstance(shard, Path):
+                    _write(shard, self.folder / name)
             _write(runs, self.folder / "runs.parquet")
         except OSError as error:
             print(f"warning: the cache {self.folder} cannot be written: {error}", file=sys.stderr)
-            return Cached(runs, held=history)
+            return Cached(runs, made.shards)
         for old in self.folder.glob("*.parquet"):
-            if old.name not in (name, "runs.parquet"):
+            if old.name not in (*names, "runs.parquet"):
                 with suppress(OSError):
                     old.unlink()
-        return Cached(runs, self.folder / name, history)
+        return Cached(runs, made.shards)
 
 
-def merge(old: Cached, ids: Sequence[str], runs: pa.Table, history: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The runs `ids` in their order: those of `runs` with their `history`, all others as they were in `old`."""
-    fresh = {trial_id: at for at, trial_id in enumerate(runs_of(runs))}
-    kept = old.places
-    keep = [kept[trial_id] for trial_id in ids if trial_id not in fresh]
-    merged = joined([old.runs.take(pa.array(keep, pa.int64())).replace_schema_metadata(None), runs])
-    if keep:
-        past = rows_of(old.history(), old.runs["rows"].to_pylist(), keep)
-        history = joined([past, history])
-    at = {trial_id: place for place, trial_id in enumerate(runs_of(merged))}
-    order = [at[trial_id] for trial_id in ids]
-    if order != list(range(len(order))):
-        history = rows_of(history, merged["rows"].to_pylist(), order)
-        merged = merged.take(pa.array(order, pa.int64()))
-    return merged, history
+def _shard(shard: Path | pa.Table, columns: Sequence[str] | None) -> pa.Table:
+    """A shard, with those of the columns that it has."""
+    if not isinstance(shard, Path):
+        return shard if columns is None else shard.select([name for name in columns if name in shard.column_names])
+    try:
+        source = parquet.ParquetFile(shard, memory_map=True)
+        return source.read(None if columns is None else [n for n in columns if n in source.schema_arrow.names])
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"the cache {shard} is damaged ({error}); remove {shard.parent}") from None
+
+
+def _replace(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values, pa.int64()))
 
 
 def _write(table: pa.Table, path: Path) -> None:
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
-        parquet.write_table(
-            table, temporary, compression="lz4", use_dictionary=["trial_id"] if path.name.startswith("h") else False
-        )
+        dictionary = ["trial_id"] if path.name.startswith("history") else False
+        parquet.write_table(table, temporary, compression="lz4", use_dictionary=dictionary)
         temporary.replace(path)
     finally:
         with suppress(OSError):

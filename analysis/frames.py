@@ -91,6 +91,8 @@ def plain(values: pd.Series) -> list[Any]:
 def typed(values: Sequence[Any]) -> pa.Array:
     """A column of the type that its values have: booleans, counts, numbers, text; anything mixed as JSON text."""
     kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pa.nulls(len(values))  # a type of its own: beside other runs it takes theirs
     if str in kinds and kinds <= {str, int, float} and all(v in SPECIAL for v in values if isinstance(v, str)):
         values = [SPECIAL[value] if isinstance(value, str) else value for value in values]
         kinds = {float}
@@ -158,13 +160,6 @@ def runs_of(table: pa.Table) -> list[str]:
     """The trial ids of a runs table."""
     ids: list[str] = table["trial_id"].to_pylist()
     return ids
-
-
-def rows_of(history: pa.Table, lengths: Sequence[int], chosen: Sequence[int]) -> pa.Table:
-    """The rows of the runs at the places `chosen`, in that order."""
-    ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
-    parts = [np.arange(ends[i] - lengths[i], ends[i]) for i in chosen]
-    return history.take(pa.array(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.address import Address, flattened
-from analysis.cache import EMPTY, Cache, Cached, merge
+from analysis.cache import EMPTY, Cache, Cached
 from analysis.frames import AXES, SPECIAL, Protocol, Pulled, empty_history, frame, joined, scores, typed
 from analysis.project import Project, RemoteRun, Wanted
 from analysis.stored import protocol_of
@@ -55,7 +55,7 @@ def pull_wandb(
     """
     keeper = _cache(address, cache)
     old = keeper.load()
-    if _said(old, "filters") != json.dumps(request.filters, sort_keys=True):
+    if old.said("filters") != json.dumps(request.filters, sort_keys=True):
         old = EMPTY  # of other runs
     project = Project(address, request.filters)
     runs = project.runs()
@@ -64,7 +64,7 @@ def pull_wandb(
     known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp", "rows"]).to_pylist()}
     changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
     said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
-    if not changed and len(known) == len(runs) and _said(old, "request") == said["request"] and not _said(old, "short"):
+    if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):
         return _pulled(address, request, old)
     tables, short = _fetch(project, old, changed, progress)
     rows = {run_id: table.num_rows for run_id, table in tables.items()}
@@ -77,8 +77,8 @@ def pull_wandb(
         }
     )
     history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
-    merged, history = merge(old, [run.id for run in runs], described, history)
-    found = keeper.save(merged, _ordered(history), **said, short=", ".join(short))
+    made = old.updated([run.id for run in runs], described, history)
+    found = keeper.save(made, **said, short=", ".join(short))
     if short:
         raise UserError(_short(address, short))
     return _pulled(address, request, found)
@@ -92,9 +92,9 @@ def read_wandb(address: Address, cache: Path) -> Pulled:
     found = _cache(address, cache).load()
     if not found.runs.num_rows:
         raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
-    if _said(found, "short"):
-        raise UserError(_short(address, _said(found, "short").split(", ")))
-    given = json.loads(_said(found, "request"))
+    if found.said("short"):
+        raise UserError(_short(address, found.said("short").split(", ")))
+    given = json.loads(found.said("request"))
     return _pulled(
         address, Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])}), found
     )
@@ -102,7 +102,7 @@ def read_wandb(address: Address, cache: Path) -> Pulled:
 
 def last_request(address: Address, cache: Path) -> Request | None:
     """What was asked for with the last pull, None where there was none."""
-    text = _said(_cache(address, cache).load(), "request")
+    text = _cache(address, cache).load().said("request")
     if not text:
         return None
     given = json.loads(text)
@@ -111,10 +111,6 @@ def last_request(address: Address, cache: Path) -> Request | None:
 
 def _cache(address: Address, cache: Path) -> Cache:
     return Cache(cache, f"{os.environ.get('WANDB_BASE_URL') or 'https://api.wandb.ai'} {address}")
-
-
-def _said(cached: Cached, key: str) -> str:
-    return ((cached.runs.schema.metadata or {}).get(key.encode()) or b"").decode()
 
 
 def _short(address: Address, runs: Sequence[str]) -> str:
@@ -206,7 +202,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
 
     def load(columns: Sequence[str] | None) -> pa.Table:
         asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
-        table = cached.history(asked)
+        table = _ordered(cached.history(asked))
         named = table.rename_columns([theirs.get(name, name) for name in table.column_names])
         return named if chosen is None else _as_ours(_rows_in_order(named, cached, chosen), columns)
 

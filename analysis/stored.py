@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from analysis.cache import EMPTY, Cache, Cached, merge
+from analysis.cache import EMPTY, Cache, Cached
 from analysis.frames import Protocol, Pulled, empty_history, frame, joined, runs_of, scores, typed
 from sweeps.expand import SweepTrial
 from sweeps.files import StoreError
@@ -46,26 +46,30 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
     records: dict[str, Mapping[str, Any]] = {}
     states = store.states(spec, known=known, records=records)
     changed = [trial for trial in spec.trials if trial.trial_id not in known]
-    found = old
     said = {"metric": protocol.metric, "goal": protocol.goal}
-    is_same = {key: (old.runs.schema.metadata or {}).get(key.encode(), b"").decode() for key in said} == said
-    if changed or runs_of(old.runs) != ids or not is_same:
+    is_scored = all(old.said(key) == value for key, value in said.items())
+    found = old
+    if changed or runs_of(old.runs) != ids or not is_scored:
         runs, history = _read(changed, store, states, records, stamps)
-        runs, history = merge(old, ids, runs, history)
-        recorded = runs["recorded"].to_pylist()
-        fresh = scores(history, runs["rows"].to_pylist(), recorded, protocol)
-        plain = [field for field in runs.column_names if not field.startswith(("best/", "last/", "best_epoch"))]
-        head = plain.index("width")
-        columns = (
-            {field: runs[field] for field in plain[:head]} | fresh | {field: runs[field] for field in plain[head:]}
-        )
-        runs = pa.table(columns)
-        found = keeper.save(runs, history, **said) if keeper else Cached(runs, held=history)
+        if is_scored:
+            runs = _scored(runs, history, protocol)
+        found = old.updated(ids, runs, history)
+        if not is_scored:
+            found = Cached(_scored(found.runs, found.history(), protocol), found.shards)
+        found = keeper.save(found, **said) if keeper else found
     outcomes = pa.array([states[trial_id].state for trial_id in ids], pa.string())
-    shown = found.runs.drop_columns(["stamp", "rows", "recorded"]).replace_schema_metadata(None)
+    shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     sweep = pa.array([spec.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", sweep).add_column(2, "outcome", outcomes)
     return Pulled(protocol, frame(shown), found.history)
+
+
+def _scored(runs: pa.Table, history: pa.Table, protocol: Protocol) -> pa.Table:
+    """The runs with what they scored, before their records."""
+    fresh = scores(history, runs["rows"].to_pylist(), runs["recorded"].to_pylist(), protocol)
+    plain = [name for name in runs.column_names if not name.startswith(("best/", "last/", "best_epoch"))]
+    head = plain.index("width")
+    return pa.table({n: runs[n] for n in plain[:head]} | fresh | {n: runs[n] for n in plain[head:]})
 
 
 def _known(old: Cached, stamps: Mapping[str, str]) -> dict[str, TrialState]:

@@ -283,3 +283,22 @@ def test_the_commands_take_layouts_metrics_and_published_numbers(tmp_path: Path,
         done = of(*arguments)
         assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_many_small_changes_leave_a_small_cache_and_the_truth(tmp_path: Path) -> None:
+    """Each change is a shard of its own, until there are eight of them."""
+    pulled = sweep(tmp_path, by_lr)
+    store = Store(str(tmp_path))
+    (folder,) = (tmp_path / "cache").glob("*")
+    shards = set()
+    for number, trial in enumerate([*pulled.runs["trial_id"][:11], *pulled.runs["trial_id"][:2]]):
+        rows = store.history(trial)
+        rows[1]["test/top1"] = number / 100
+        store.write_history(trial, rows)
+        pulled = pull("made", store=store, cache=tmp_path / "cache")
+        shards.add(len(list(folder.glob("history-*"))))
+    assert max(shards) == 8 and 1 in shards
+    fresh = pull("made", store=store, cache=tmp_path / "fresh")
+    pd.testing.assert_frame_equal(pulled.runs, fresh.runs)
+    assert pulled.history.equals(fresh.history)
+    assert pulled.columns(["test/top1"]).equals(fresh.columns(["test/top1"]))
