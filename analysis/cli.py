@@ -102,6 +102,9 @@ def table(
     rows: Annotated[str | None, typer.Option("--rows", help="Fields that go down. [default: rho]")] = None,
     cols: Annotated[str | None, typer.Option("--cols", help="Fields that go across. [default: scheduler]")] = None,
     by: Annotated[str | None, typer.Option("--by", help="Fields of one table each. [default: all others]")] = None,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show the 95 % bootstrap interval of each mean.")
+    ] = False,
     format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
 ) -> None:
     """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown."""
@@ -110,7 +113,7 @@ def table(
 
     selection = _select(name, store, cache, metric, epoch, select_by)
     layout = Layout.of(selection, _fields(rows), _fields(cols), _fields(by))
-    text = render(selection, format_, layout)
+    text = render(selection, format_, layout, intervals=intervals)
     for warning in edge_warnings(selection):
         print(f"warning: {warning}", file=sys.stderr)
     print(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any, Final
 
@@ -18,18 +19,20 @@ from analysis.tables import (
     number,
     row_verdicts,
     subtables,
+    with_interval,
 )
 from trainer.registry import UserError, expected
 
 FORMATS: Final = ("markdown", "latex", "csv", "html")
+Text = Callable[[Mapping[Any, Any]], str]
 _LATEX: Final = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {c: f"\\{c}" for c in "&%#_${}"}
 )
 
 
-def render(selection: Selection, format_: str, layout: Layout | None = None) -> str:
-    """The tables of a selection as text.
+def render(selection: Selection, format_: str, layout: Layout | None = None, *, intervals: bool = False) -> str:
+    """The tables of a selection as text, with `intervals` of the means within the cells (the CSV always has them).
 
     Raises `UserError` for an unknown format.
     """
@@ -39,7 +42,8 @@ def render(selection: Selection, format_: str, layout: Layout | None = None) -> 
         return long_table(selection).to_csv(index=False).rstrip("\n")
     layout = layout or Layout.of(selection)
     writer = {"markdown": _markdown, "latex": _latex, "html": _html}[format_]
-    return "\n\n".join(writer(selection, values, cells, layout) for values, cells in subtables(selection, layout))
+    text = partial(with_interval, selection) if intervals else partial(cell_text, metric=selection.metric)
+    return "\n\n".join(writer(selection, values, cells, layout, text) for values, cells in subtables(selection, layout))
 
 
 def title_of(values: Mapping[str, Any]) -> str:
@@ -110,9 +114,11 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _markdown(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+def _markdown(
+    selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text
+) -> str:
     def show(cell: Mapping[Any, Any], best: bool) -> str:
-        text = cell_text(cell, selection.metric).replace("|", r"\|")
+        text = text_of(cell).replace("|", r"\|")
         if not best:
             return text
         value, space, note = text.partition(" (")
@@ -127,16 +133,17 @@ def _markdown(selection: Selection, values: Mapping[str, Any], cells: pd.DataFra
     )
 
 
-def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text) -> str:
     def show(cell: Mapping[Any, Any], best: bool) -> str:
         if not cell["n"]:
-            return latex_escaped(cell_text(cell, selection.metric))
-        _, _, note = cell_text(cell, selection.metric).partition(" (")
+            return latex_escaped(text_of(cell))
+        value, _, note = text_of(cell).partition(" (")
+        _, bracket, interval = value.partition(" [")
         text = number(cell["mean"], selection.metric)
         if not pd.isna(cell["std"]):
             text = f"{text}_{{\\pm {number(cell['std'], selection.metric)}}}"
         text = f"\\mathbf{{{text}}}" if best else text
-        return f"${text}$" + (f" ({latex_escaped(note)}" if note else "")
+        return f"${text}$" + bracket + interval + (f" ({latex_escaped(note)}" if note else "")
 
     head, rows = _entries(_table(selection, cells, layout, show))
     fields = len(layout.rows)
@@ -165,9 +172,9 @@ def latex_escaped(text: str) -> str:
     return text.translate(_LATEX)
 
 
-def _html(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> str:
+def _html(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text) -> str:
     def show(cell: Mapping[Any, Any], best: bool) -> str:
-        text = escape(cell_text(cell, selection.metric).replace("+-", "±"))
+        text = escape(text_of(cell).replace("+-", "±"))
         return f"<b>{text}</b>" if best else text
 
     head, rows = _entries(_table(selection, cells, layout, show))

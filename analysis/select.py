@@ -13,6 +13,7 @@ from typing import Any, Final
 import pandas as pd
 
 from analysis.frames import Pulled, plain, require_metric, scores
+from analysis.stats import bootstrap_intervals
 from trainer.history import METRICS, SPLITS, is_accuracy
 from trainer.registry import UserError, expected
 
@@ -62,6 +63,12 @@ class Selection:
             if run["outcome"] == "finished" and not math.isnan(run["value"]):
                 found.setdefault(self.key(run), {})[run["seed"]] = run["value"]
         return found
+
+    @cached_property
+    def intervals(self) -> dict[tuple[str, ...], tuple[float, float]]:
+        """By the key of a cell the 95 % percentile bootstrap interval of its mean, NaN for fewer than two seeds."""
+        keys = list(self.by_seed)
+        return dict(zip(keys, bootstrap_intervals([list(self.by_seed[key].values()) for key in keys]), strict=True))
 
     @property
     def on_test(self) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.frames import plain
 from analysis.select import TABLE_KEYS, Selection, shown
-from analysis.stats import Comparison, bootstrap_intervals, compare_means
+from analysis.stats import Comparison, compare_means
 from trainer.history import is_accuracy
 from trainer.registry import UserError, expected
 
@@ -152,6 +152,16 @@ def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
     return text if n > 1 else f"{text} (n = 1)"
 
 
+def with_interval(selection: Selection, cell: Mapping[Any, Any]) -> str:
+    """`cell_text` with the bootstrap interval of the mean: `98.31 +- 0.42 [97.90, 98.70]`."""
+    text = cell_text(cell, selection.metric)
+    low, high = selection.intervals.get(selection.key(cell), (math.nan, math.nan))
+    if math.isnan(low):
+        return text
+    value, space, note = text.partition(" (")
+    return f"{value} [{number(low, selection.metric)}, {number(high, selection.metric)}]{space}{note}"
+
+
 def number(value: float, metric: str) -> str:
     """Percent with two decimals for an accuracy, else four decimals."""
     return f"{100 * value:.2f}" if is_accuracy(metric) else f"{value:.4f}"
@@ -213,10 +223,9 @@ def long_table(selection: Selection) -> pd.DataFrame:
     fixed = {
         name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
     }
-    records = selection.cells.to_dict("records")
-    values = [list(selection.by_seed.get(selection.key(cell), {}).values()) for cell in records]
     rows = []
-    for cell, interval in zip(records, bootstrap_intervals(values), strict=True):
+    for cell in selection.cells.to_dict("records"):
+        interval = selection.intervals.get(selection.key(cell), (math.nan, math.nan))
         row = {
             "optimizer": cell.get("optimizer", fixed["optimizer"]),
             "model": cell.get("model", fixed["model"]),

@@ -87,6 +87,8 @@ def test_csv_has_the_choice_its_budget_and_intervals(tmp_path: Path) -> None:
     row = frame[frame["scheduler"] == "constant"].iloc[0]
     assert (row["candidates"], row["budget"], row["runner_up"], row["margin"]) == (3, 9, "lr=1.0", pytest.approx(10))
     assert row["ci_low"] == pytest.approx(89) and row["ci_high"] == pytest.approx(91), "of 3 values: the extremes"
+    assert "90.00 +- 1.00 [89.00, 91.00]" in render(selection, "markdown", intervals=True)
+    assert r"$90.00_{\pm 1.00}$ [89.00, 91.00]" in render(selection, "latex", intervals=True)
 
 
 def test_hostile_names_stay_text_in_latex(tmp_path: Path) -> None:
