@@ -12,14 +12,15 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from filelock import FileLock
 from pyarrow import parquet
 
 from analysis.frames import empty_history, joined, runs_of
@@ -116,6 +117,21 @@ class Cache:
     def __post_init__(self) -> None:
         self.folder = self.root / hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Between reading and replacing it: another process waits. Where nothing can be written nothing is locked."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / "lock")
+            lock.acquire()
+        except OSError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.release()
+
     def load(self) -> Cached:
         """What is there. A damaged cache is named on stderr and counts as none: everything is read again."""
         path = self.folder / "runs.parquet"
@@ -183,6 +199,8 @@ def _shard(shard: Path | pa.Table, columns: Sequence[str] | None) -> pa.Table:
     try:
         source = parquet.ParquetFile(shard, memory_map=True)
         return source.read(None if columns is None else [n for n in columns if n in source.schema_arrow.names])
+    except FileNotFoundError:
+        raise UserError(f"the cache {shard.parent} was replaced by another process meanwhile; run it again") from None
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"the cache {shard} is damaged ({error}); remove {shard.parent}") from None
 

@@ -54,34 +54,35 @@ def pull_wandb(
     server counts: what has arrived is kept.
     """
     keeper = _cache(address, cache)
-    old = keeper.load()
-    if old.said("filters") != json.dumps(request.filters, sort_keys=True):
-        old = EMPTY  # of other runs
-    project = Project(address, request.filters)
-    runs = project.runs()
-    if not runs:
-        raise UserError(f"{address}: no run matches; {project.what_there_is()}")
-    known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp", "rows"]).to_pylist()}
-    changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
-    said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
-    if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):
-        return _pulled(address, request, old)
-    tables, short = _fetch(project, old, changed, progress)
-    rows = {run_id: table.num_rows for run_id, table in tables.items()}
-    described = pa.table(
-        {
-            "trial_id": pa.array([run.id for run in changed], pa.string()),
-            "stamp": pa.array(["" if run.id in short else run.stamp for run in changed], pa.string()),
-            "rows": pa.array([rows[run.id] for run in changed], pa.int64()),
-            "run": pa.array([json.dumps(vars(run)) for run in changed], pa.string()),
-        }
-    )
-    history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
-    made = old.updated([run.id for run in runs], described, history)
-    found = keeper.save(made, **said, short=", ".join(short))
-    if short:
-        raise UserError(_short(address, short))
-    return _pulled(address, request, found)
+    with keeper.locked():
+        old = keeper.load()
+        if old.said("filters") != json.dumps(request.filters, sort_keys=True):
+            old = EMPTY  # of other runs
+        project = Project(address, request.filters)
+        runs = project.runs()
+        if not runs:
+            raise UserError(f"{address}: no run matches; {project.what_there_is()}")
+        known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp", "rows"]).to_pylist()}
+        changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
+        said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
+        if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):
+            return _pulled(address, request, old)
+        tables, short = _fetch(project, old, changed, progress)
+        rows = {run_id: table.num_rows for run_id, table in tables.items()}
+        described = pa.table(
+            {
+                "trial_id": pa.array([run.id for run in changed], pa.string()),
+                "stamp": pa.array(["" if run.id in short else run.stamp for run in changed], pa.string()),
+                "rows": pa.array([rows[run.id] for run in changed], pa.int64()),
+                "run": pa.array([json.dumps(vars(run)) for run in changed], pa.string()),
+            }
+        )
+        history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
+        made = old.updated([run.id for run in runs], described, history)
+        found = keeper.save(made, **said, short=", ".join(short))
+        if short:
+            raise UserError(_short(address, short))
+        return _pulled(address, request, found)
 
 
 def read_wandb(address: Address, cache: Path) -> Pulled:

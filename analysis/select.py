@@ -265,6 +265,7 @@ def _choice(ranked: Sequence[Mapping[str, Any]], tuned: Sequence[str], maximal: 
         margin = (winner["score"] - runner_up["score"]) * (1 if maximal else -1)
     tried = {name: sorted({row[name] for row in ranked if isinstance(row.get(name), int | float)}) for name in tuned}
     edge = [name for name, values in tried.items() if len(values) > 1 and winner.get(name) in (values[0], values[-1])]
+    edge = edge if winner["scored"] else []
     return {
         "candidates": len(ranked),
         "budget": sum(row["seeds"] for row in ranked),

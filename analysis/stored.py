@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,23 +41,24 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
     protocol = protocol_of(spec, store.root)
     ids = [trial.trial_id for trial in spec.trials]
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
-    old = keeper.load() if keeper else EMPTY
-    stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
-    known = _known(old, stamps)
-    records: dict[str, Mapping[str, Any]] = {}
-    states = store.states(spec, known=known, records=records)
-    changed = [trial for trial in spec.trials if trial.trial_id not in known]
-    said = {"metric": protocol.metric, "goal": protocol.goal}
-    is_scored = all(old.said(key) == value for key, value in said.items())
-    found = old
-    if changed or runs_of(old.runs) != ids or not is_scored:
-        runs, history = _read(changed, store, states, records, stamps)
-        if is_scored:
-            runs = _scored(runs, history, protocol)
-        found = old.updated(ids, runs, history)
-        if not is_scored:
-            found = Cached(_scored(found.runs, found.history(), protocol), found.shards)
-        found = keeper.save(found, **said) if keeper else found
+    with keeper.locked() if keeper else nullcontext():
+        old = keeper.load() if keeper else EMPTY
+        stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
+        known = _known(old, stamps)
+        records: dict[str, Mapping[str, Any]] = {}
+        states = store.states(spec, known=known, records=records)
+        changed = [trial for trial in spec.trials if trial.trial_id not in known]
+        said = {"metric": protocol.metric, "goal": protocol.goal}
+        is_scored = all(old.said(key) == value for key, value in said.items())
+        found = old
+        if changed or runs_of(old.runs) != ids or not is_scored:
+            runs, history = _read(changed, store, states, records, stamps)
+            if is_scored:
+                runs = _scored(runs, history, protocol)
+            found = old.updated(ids, runs, history)
+            if not is_scored:
+                found = Cached(_scored(found.runs, found.history(), protocol), found.shards)
+            found = keeper.save(found, **said) if keeper else found
     outcomes = pa.array([states[trial_id].state for trial_id in ids], pa.string())
     shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     sweep = pa.array([spec.name] * len(ids), pa.string())

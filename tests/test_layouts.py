@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -304,3 +306,21 @@ def test_many_small_changes_leave_a_small_cache_and_the_truth(tmp_path: Path) ->
     pd.testing.assert_frame_equal(pulled.runs, fresh.runs)
     assert pulled.history.equals(fresh.history)
     assert pulled.columns(["test/top1"]).equals(fresh.columns(["test/top1"]))
+
+
+def test_two_processes_share_a_cache(tmp_path: Path) -> None:
+    sweep(tmp_path, by_lr)
+    code = (
+        "import sys\nfrom analysis import pull\n"
+        "for _ in range(15):\n"
+        "    found = pull('made', store=sys.argv[1], cache=sys.argv[1] + '/cache')\n"
+        "    assert len(found.runs) == 24 and found.runs['outcome'].tolist() == ['finished'] * 24\n"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, tmp_path], stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    store = Store(str(tmp_path))
+    while any(process.poll() is None for process in processes):
+        trial = store.launched("made").trials[0].trial_id
+        store.write_history(trial, store.history(trial))
+    assert [process.communicate()[1] for process in processes] == ["", ""]
