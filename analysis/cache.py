@@ -34,6 +34,19 @@ SMALL: Final = 0.25
 
 
 @dataclass(frozen=True)
+class File:
+    """A shard on disk, opened: it can be read although another process has removed it since."""
+
+    name: str
+    source: parquet.ParquetFile
+
+    @classmethod
+    def open(cls, path: Path) -> File:
+        """Raises `FileNotFoundError` where there is none."""
+        return cls(path.name, parquet.ParquetFile(path, memory_map=True))
+
+
+@dataclass(frozen=True)
 class Cached:
     """Runs, and their histories where they are asked for.
 
@@ -42,7 +55,7 @@ class Cached:
     """
 
     runs: pa.Table
-    shards: tuple[Path | pa.Table, ...] = ()
+    shards: tuple[File | pa.Table, ...] = ()
 
     def history(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The history, one run after the other; of `columns` those that there are."""
@@ -153,8 +166,8 @@ class Cache:
         said: Mapping[bytes, bytes] = runs.schema.metadata or {}
         if said.get(b"format") != FORMAT or said.get(b"identity") != self.identity.encode():
             raise ValueError("it is of another version")
-        shards = [self.folder / name for name in json.loads(said[b"shards"])]
-        sizes = np.array([parquet.read_metadata(shard).num_rows for shard in shards], dtype=np.int64)
+        shards = [File.open(self.folder / name) for name in json.loads(said[b"shards"])]
+        sizes = np.array([shard.source.metadata.num_rows for shard in shards], dtype=np.int64)
         shard, start, rows = (runs[name].to_numpy() for name in ("shard", "start", "rows"))
         if len(rows) and (start + rows > sizes[shard]).any():
             raise ValueError("a history has not the rows that runs.parquet counts")
@@ -167,7 +180,7 @@ class Cache:
     def save(self, made: Cached, **metadata: str) -> Cached:
         """Replace what is there. Where nothing can be written the result is kept in memory only, which is said."""
         names = [
-            shard.name if isinstance(shard, Path) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
+            shard.name if isinstance(shard, File) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
         ]
         said: dict[Any, Any] = {
             **{key.encode(): value.encode() for key, value in metadata.items()},
@@ -179,7 +192,7 @@ class Cache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for shard, name in zip(made.shards, names, strict=True):
-                if not isinstance(shard, Path):
+                if not isinstance(shard, File):
                     _write(shard, self.folder / name)
             _write(runs, self.folder / "runs.parquet")
         except OSError as error:
@@ -192,17 +205,21 @@ class Cache:
         return Cached(runs, made.shards)
 
 
-def _shard(shard: Path | pa.Table, columns: Sequence[str] | None) -> pa.Table:
+def _shard(shard: File | pa.Table, columns: Sequence[str] | None) -> pa.Table:
     """A shard, with those of the columns that it has."""
-    if not isinstance(shard, Path):
-        return shard if columns is None else shard.select([name for name in columns if name in shard.column_names])
+    names = None if columns is None else [name for name in columns if name in shard_columns(shard)]
+    if not isinstance(shard, File):
+        return shard if names is None else shard.select(names)
     try:
-        source = parquet.ParquetFile(shard, memory_map=True)
-        return source.read(None if columns is None else [n for n in columns if n in source.schema_arrow.names])
-    except FileNotFoundError:
-        raise UserError(f"the cache {shard.parent} was replaced by another process meanwhile; run it again") from None
+        return shard.source.read(names)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"the cache {shard} is damaged ({error}); remove {shard.parent}") from None
+        raise UserError(f"the cache file {shard.name} is damaged ({error}); remove the cache") from None
+
+
+def shard_columns(shard: File | pa.Table) -> list[str]:
+    """The columns of a shard."""
+    names: list[str] = shard.source.schema_arrow.names if isinstance(shard, File) else shard.column_names
+    return names
 
 
 def _replace(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:

@@ -40,6 +40,9 @@ PublishedOption = Annotated[
 SeedsOption = Annotated[
     int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, where the CSV does not say.")
 ]
+WhereOption = Annotated[
+    list[str] | None, typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones.")
+]
 DEFAULT_CACHE = "./polysweep-cache"
 
 
@@ -72,8 +75,6 @@ def pull(
     from analysis.remote import counts
 
     Address.parse(address)
-    if goal not in (None, "maximize", "minimize"):
-        raise UserError(f"--goal: {goal!r}; expected maximize or minimize")
     filters = parse_filter(filter_) if filter_ is not None else None
     names = parse_mapping(mapping) if mapping else None
     with _progress() as progress:
@@ -136,11 +137,15 @@ def plot(
     """Draw robustness, stability, heat maps, training curves, step sizes and sharpness, each with its data as CSV."""
     from analysis.compare import published_of
     from analysis.figures import save_all
+    from analysis.formats import edge_warnings
 
     theirs = _published(published, published_seeds)
     selection = _select(name, store, cache, metric, epoch, select_by)
     beside = None if theirs is None else published_of(theirs, selection)
-    for path in save_all(selection, out, kinds=_fields(kinds) or (), width=width, published=beside):
+    paths = save_all(selection, out, kinds=_fields(kinds) or (), width=width, published=beside)
+    for warning in edge_warnings(selection):
+        print(f"warning: {warning}", file=sys.stderr)
+    for path in paths:
         print(path)
 
 
@@ -151,10 +156,7 @@ def compare(
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     epoch: EpochOption = "best",
-    where: Annotated[
-        list[str] | None,
-        typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones."),
-    ] = None,
+    where: WhereOption = None,
     published_seeds: SeedsOption = 3,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or html.")] = "markdown",
 ) -> None:
@@ -179,12 +181,13 @@ def report(
     select_by: ByOption = None,
     published: PublishedOption = None,
     published_seeds: SeedsOption = 3,
+    where: WhereOption = None,
 ) -> None:
     """Write one self-contained HTML page: verdicts, tables, plots, selection, failures, spec, provenance."""
     from analysis.report import write_report
 
     theirs = _published(published, published_seeds)
-    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs)
+    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, _pairs(where or []))
     print(out)
 
 

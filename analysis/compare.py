@@ -30,12 +30,17 @@ CAUTIONS: Final = (
 )
 
 
+class NothingToCompareError(UserError):
+    """No published cell is among ours."""
+
+
 @dataclass(frozen=True)
 class Published:
     """Published cells: `cells` has the columns of the CSV and `n`, the seeds behind each mean."""
 
     name: str
     cells: pd.DataFrame
+    cautions: tuple[str, ...] = ()  # what has to be known of them
 
     @property
     def seeds(self) -> str:
@@ -118,7 +123,13 @@ def load_published(name: str, seeds: int = 3) -> Published:
         raise UserError(f"--published: {path}:{int(twice.to_numpy().argmax()) + 2}: this cell is listed before")
     if "n" not in cells:
         cells["n"] = seeds
-    return Published(Path(name).stem, cells)
+    counts = pd.to_numeric(cells["n"], errors="coerce")
+    wrong = counts.isna() | (counts < 1) | (counts % 1 != 0)
+    if wrong.any():
+        at = int(wrong.to_numpy().argmax())
+        raise UserError(f"--published: {path}:{at + 2}: n is {cells['n'].iloc[at]!r}, expected a number of seeds")
+    cells["n"] = counts.astype(int)
+    return Published(Path(name).stem, cells, CAUTIONS if path == FOLDER / "cifar.csv" else ())
 
 
 def compare(
@@ -140,7 +151,7 @@ def compare(
     if not any(cell_key(cell) in first for cell in theirs):
         kinds = {tuple(str(key[at]) for at in (0, 1, 2)) for key in first}
         known = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in theirs}
-        raise UserError(
+        raise NothingToCompareError(
             f"--published {published.name}: none of its cells is in {pulled.protocol.name}, which has "
             f"{'; '.join(' '.join(kind) for kind in sorted(kinds))}; published are "
             f"{'; '.join(' '.join(kind) for kind in sorted(known))}"

@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import Any, Final
 
-from analysis.compare import CAUTIONS, Compared
+from analysis.compare import Compared
 from analysis.formats import markdown
 from trainer.registry import UserError, expected
 
@@ -39,7 +39,7 @@ def headline(found: Compared) -> list[str]:
         f"{found.name} beside {found.published.name}: {found.with_runs} of {total} published cells have runs here; "
         f"published n = {found.published.seeds}, ours selected on {found.selected_on}; percent; "
         "z = difference / sqrt(s^2/n + s_p^2/n_p)",
-        *(f"Caution: {text}" for text in CAUTIONS),
+        *(f"Caution: {text}" for text in found.published.cautions),
     ]
 
 

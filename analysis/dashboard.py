@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from analysis.address import Address
 from analysis.frames import Pulled
+from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 from trainer.tracking import logged_in
 
@@ -23,7 +24,9 @@ def place_of(pulled: Pulled) -> tuple[str | None, str]:
     if pulled.protocol.source.startswith("wandb://"):
         address = Address.parse(pulled.protocol.source)
         return address.entity, address.project
-    return os.environ.get("WANDB_ENTITY") or None, os.environ.get("WANDB_PROJECT") or "polysweep"
+    spec = SweepSpec.parse(pulled.protocol.text, f"sweep {pulled.protocol.name}", pulled.protocol.name)
+    entity = os.environ.get("WANDB_ENTITY") or spec.entity
+    return entity, os.environ.get("WANDB_PROJECT") or spec.project or "polysweep"
 
 
 def view_id(name: str) -> str:
@@ -41,7 +44,11 @@ def workspace(pulled: Pulled, entity: str, project: str) -> Any:
         from wandb_workspaces import expr
 
     protocol, cell = pulled.protocol, set(pulled.protocol.cell)
+    names = protocol.names  # theirs, in a project that is not ours
     metric = protocol.metric
+    source = protocol.source
+    tag = Address.parse(source).tag if source.startswith("wandb://") else protocol.name
+    axis = "epoch" if "epoch" in pulled.columns(["epoch"]) else "Step"
     logged = {name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()}
     grouped: dict[str, Any] = {
         "groupby": "Group",
@@ -50,14 +57,18 @@ def workspace(pulled: Pulled, entity: str, project: str) -> Any:
         "max_runs_to_show": 100,
     }
 
-    def lines(title: str, *names: str, **options: Any) -> Any:
-        return wr.LinePlot(
-            title=title, x="epoch" if "epoch" in pulled.runs else "Step", y=list(names), **grouped, **options
-        )
+    def theirs(name: str) -> str:
+        return names.get(name, name)
+
+    def lines(title: str, *shown: str, **options: Any) -> Any:
+        return wr.LinePlot(title=title, x=axis, y=[theirs(name) for name in shown], **grouped, **options)
 
     def points(field: str, log: bool) -> Any:
         return wr.ScatterPlot(
-            title=f"last {metric} against {field}", x=wr.Config(field), y=wr.SummaryMetric(metric), log_x=log
+            title=f"last {metric} against {field}",
+            x=wr.Config(theirs(field)),
+            y=wr.SummaryMetric(theirs(metric)),
+            log_x=log,
         )
 
     choice: list[Any] = []
@@ -67,9 +78,9 @@ def workspace(pulled: Pulled, entity: str, project: str) -> Any:
         if field in {*protocol.tuned, *cell}:
             choice.append(points(field, True))
     varying = [name for name in (*protocol.cell, *protocol.tuned) if name in pulled.runs]
-    columns = [wr.ParallelCoordinatesPlotColumn(metric=wr.Config(name)) for name in varying]
+    columns = [wr.ParallelCoordinatesPlotColumn(metric=wr.Config(theirs(name))) for name in varying]
     if columns:
-        columns.append(wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(metric)))
+        columns.append(wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(theirs(metric))))
         choice.append(wr.ParallelCoordinatesPlot(title=f"last {metric} over the sweep", columns=columns))
     curves = [
         lines(f"{name}: mean and std over seeds", name)
@@ -92,9 +103,9 @@ def workspace(pulled: Pulled, entity: str, project: str) -> Any:
         project=project,
         name=f"{TITLE}: {protocol.name}",
         sections=sections,
-        settings=ws.WorkspaceSettings(x_axis="epoch", max_runs=100),
+        settings=ws.WorkspaceSettings(x_axis=axis, max_runs=100),
         runset_settings=ws.RunsetSettings(
-            filters=expr.And(ws.Tags().isin([protocol.name])), groupby=[ws.Metric("Group")]
+            filters=expr.And(ws.Tags().isin([tag])) if tag else "", groupby=[ws.Metric("Group")]
         ),
     )
     for at, panel in enumerate(panel for section in sections for panel in section.panels):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from trainer.registry import UserError, expected
 KINDS: Final = ("png", "svg", "pdf")
 WIDTHS: Final = {"page": 6.75, "column": 3.35}
 """Inches: the text and the column width of the usual conference styles."""
+NO_SCHEDULER: Final = "all runs"
 GAMMA: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
 Published = Callable[[pd.DataFrame], pd.DataFrame | None]
 """Of the cells of a table, the published ones: rho, scheduler, mean, std."""
@@ -38,14 +40,19 @@ class Drawn:
     data: pd.DataFrame
 
 
-def figures(selection: Selection, *, width: str = "page", published: Published | None = None) -> Iterator[Drawn]:
-    """Every figure of a selection, in order; `width` is that of a `page` or of a `column`."""
+def figures(
+    selection: Selection, *, width: str = "page", published: Published | None = None, tables: int | None = None
+) -> Iterator[Drawn]:
+    """Every figure of a selection, in order; `width` is that of a `page` or of a `column`.
+
+    `tables`: how many tables have figures of their own, all where None.
+    """
     if width not in WIDTHS:
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
     sheet = _Sheet(selection, WIDTHS[width], published)
     with mpl.rc_context():
         mpl.style.use(plots.STYLE)
-        for values, cells in subtables(selection):
+        for values, cells in itertools.islice(subtables(selection), tables):
             yield from sheet.of_table(values, cells)
         yield from sheet.of_all()
 
@@ -67,7 +74,7 @@ class _Sheet:
         metric = self.selection.metric
         if cells["rho"].notna().any():
             figure, ax = self._one(0.68)
-            plots.plot_robustness(cells, metric, ax, self.published(cells) if self.published else None)
+            plots.plot_robustness(_named(cells), metric, ax, self.published(cells) if self.published else None)
             yield self._titled(
                 f"robustness{suffix}", figure, cells, f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}"
             )
@@ -86,10 +93,9 @@ class _Sheet:
     def of_all(self) -> Iterator[Drawn]:
         """The figures over all tables: step sizes, caps, and robustness scores."""
         selection, metric = self.selection, self.selection.metric
-        if "lr" in selection.pulled.protocol.tuned:
-            yield from self._against("lr", selection.candidates)
-        if "gamma_b" in selection.varying:
-            yield from self._against("gamma_b", selection.cells)
+        for x in ("lr", "gamma_b"):
+            if x in (*selection.pulled.protocol.tuned, *selection.varying):
+                yield from self._against(x, _named(selection.candidates))
         scores = robustness_scores(selection)
         if len(scores):
             figure, ax = self._one(0.62)
@@ -113,10 +119,11 @@ class _Sheet:
             figure, ax = self._one(0.68)
             plots.plot_stability(group, x, selection.metric, ax)
             yield self._titled(f"stability-{x}{suffix}", figure, group, f"{title}: n = {plots.n_of(group)}")
-            if x == "gamma_b" and group["rho"].nunique() > 1:
+            if x == "gamma_b" and group["rho"].nunique() > 1 and (group["n"] > 0).any():
                 figure, ax = self._one(0.62)
-                plots.plot_heatmap(group, selection.metric, ax)
-                yield self._titled(f"heatmap{suffix}", figure, group, f"{title}: n = {plots.n_of(group)}")
+                best = group.sort_values("rank").drop_duplicates(["rho", x])
+                plots.plot_heatmap(best, selection.metric, ax)
+                yield self._titled(f"heatmap{suffix}", figure, best, f"{title}: n = {plots.n_of(group)}")
 
     def _one(self, ratio: float) -> tuple[Figure, Axes]:
         inches = self.width if self.width < 4 else 0.8 * self.width
@@ -170,7 +177,7 @@ class _Sheet:
                 ax = axes[(at // columns) * len(draw) + which][at % columns]
                 paint(panel, ax)
                 if which == 0 and rho is not None:
-                    ax.set_title(f"rho = {rho:g}")
+                    ax.set_title(f"rho = {rho}")
                 ax.label_outer()
         for at in range(len(radii), rows * columns):
             for which in range(len(draw)):
@@ -183,7 +190,7 @@ class _Sheet:
         own = {selection.key(cell) for cell in cells.to_dict("records")}
         runs = selection.values[selection.values["outcome"] == "finished"]
         keep = [selection.key(run) in own for run in runs.to_dict("records")]
-        trials = runs[keep][["trial_id", "rho", "scheduler", "seed"]] if len(runs) else runs
+        trials = _named(runs[keep][["trial_id", "rho", "scheduler", "seed"]]) if len(runs) else runs
         if not len(trials):
             return pd.DataFrame({"rho": [], "scheduler": []})
         found = selection.pulled.columns(["epoch", "_step", selection.metric, "sharpness", *GAMMA])
@@ -223,12 +230,15 @@ def robustness_scores(selection: Selection) -> pd.DataFrame:
     """
     sign = 1 if selection.is_maximal else -1
     rows = []
+    if selection.is_maximal is None:
+        return pd.DataFrame()
     for values, cells in subtables(selection):
         table = " ".join(f"{key}={value}" for key, value in values.items()) or selection.pulled.protocol.name
-        for scheduler, line in cells[cells["rho"].notna()].groupby("scheduler", sort=False):
+        with_radius = cells[cells["rho"].notna()]
+        for scheduler, line in with_radius.groupby(_named(with_radius)["scheduler"], sort=False):
             done = line[line["n"] > 0]
             largest = line["rho"].max()
-            if line["rho"].nunique() < 2 or not len(done):
+            if line["rho"].nunique() < 2 or not len(done) or not pd.api.types.is_numeric_dtype(line["rho"]):
                 continue
             if largest not in set(done["rho"]):
                 end = line[line["rho"] == largest].iloc[0]
@@ -254,6 +264,11 @@ def robustness_scores(selection: Selection) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _named(cells: pd.DataFrame) -> pd.DataFrame:
+    """A line needs a name, also where no scheduler is known."""
+    return cells.assign(scheduler=[NO_SCHEDULER if shown(name) == "-" else name for name in cells["scheduler"]])
+
+
 def save_all(
     selection: Selection,
     folder: Path,
@@ -269,6 +284,8 @@ def save_all(
     for kind in kinds:
         if kind not in KINDS:
             raise UserError(f"--kinds: {kind!r}; {expected(kind, KINDS)}")
+    if not kinds:
+        raise UserError(f"--kinds: none is given; {expected('', KINDS)}")
     require_history(selection)
     paths = []
     try:
@@ -297,8 +314,9 @@ def image(figure: Figure, kind: str) -> bytes:
 
 
 def require_history(selection: Selection) -> None:
-    """Raise `UserError` where no trial has an epoch to show."""
-    if not selection.pulled.runs["best_epoch"].notna().any():
+    """Raise `UserError` where no trial has an epoch to show: neither a result nor an end."""
+    runs = selection.pulled.runs
+    if not runs["best_epoch"].notna().any() and not runs["outcome"].isin(["diverged", "failed", "stopped"]).any():
         raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")
 
 

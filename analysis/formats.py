@@ -108,6 +108,7 @@ def _table(selection: Selection, cells: pd.DataFrame, layout: Layout, show: Any)
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """Rows of text as a table, the first one its header."""
+    rows = [[text.replace("|", r"\|") for text in row] for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -118,7 +119,7 @@ def _markdown(
     selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text
 ) -> str:
     def show(cell: Mapping[Any, Any], best: bool) -> str:
-        text = text_of(cell).replace("|", r"\|")
+        text = text_of(cell)
         if not best:
             return text
         value, space, note = text.partition(" (")

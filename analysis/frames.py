@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,10 +18,13 @@ from pyarrow import compute as pc
 from trainer.history import HISTORY_COLUMNS, METRICS
 from trainer.registry import UserError
 
+EPOCHS: Final = ("best", "last")
 UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
 """The columns that order a history: ours, and W&B's own where none is logged."""
+LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse")
+GAINS: Final = ("acc", "top1", "top5", "auc", "f1", "precision", "recall", "iou", "map", "bleu", "reward")
 SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Numbers as W&B's server spells them."""
 
@@ -41,6 +45,7 @@ class Protocol:
     tuned: tuple[str, ...] = ()
     text: str = ""  # the spec, as launched
     source: str = ""  # where the runs come from: a Store's root, or a wandb:// address
+    names: Mapping[str, str] = field(default_factory=dict)  # by our name theirs, in a project that is not ours
 
     @property
     def is_maximal(self) -> bool:
@@ -75,6 +80,27 @@ class Pulled:
     def logged(self) -> list[str]:
         """The columns that `best/` and `last/` have, in order."""
         return [name.removeprefix("last/") for name in self.runs.columns if str(name).startswith("last/")]
+
+
+def direction(metric: str, protocol: Protocol) -> bool | None:
+    """Whether a larger value of a metric is better; None where neither its name nor the protocol tells.
+
+    The protocol tells it of its own metric, and of the same one of another set (`val/top1`, `test/top1`).
+    """
+    last = metric.rpartition("/")[2]
+    if metric == protocol.metric or last == protocol.metric.rpartition("/")[2]:
+        return protocol.is_maximal
+    return by_name(metric)
+
+
+def by_name(metric: str) -> bool | None:
+    """What the name of a metric says of its direction, None where it says nothing."""
+    words = set(re.split(r"[^a-z0-9]+", metric.lower()))
+    if any(word.startswith(LOSSES) for word in words):
+        return False
+    if any(word.startswith(GAINS) for word in words):
+        return True
+    return None
 
 
 def frame(table: pa.Table) -> pd.DataFrame:
@@ -120,16 +146,32 @@ def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], prot
         values = np.asarray(history[protocol.metric].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
         best = first_best(values if protocol.is_maximal else -values, lengths)
     measured = has & (best >= 0)
-    best_row = pa.array(best, mask=~measured)
-    last_row = pa.array(ends - 1, mask=~measured)
+    starts = ends - lengths
     axis = next((name for name in AXES if name in history.column_names), None)
     found: dict[str, Any] = {}
-    found["best_epoch"] = history[axis].take(best_row) if axis else pa.nulls(len(lengths), pa.int64())
+    at_best = pa.array(best, mask=~measured)
+    found["best_epoch"] = history[axis].take(at_best) if axis else pa.nulls(len(lengths), pa.int64())
     names = [name for name in history.column_names if name not in ("trial_id", "epoch", "partial")]
     ordered = [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
-    for which, index in (("best", best_row), ("last", last_row)):
-        found |= {f"{which}/{name}": history[name].take(index) for name in ordered}
+    for which, rows_at in (("best", best), ("last", ends - 1)):
+        for name in ordered:
+            index = last_known(history[name], rows_at, starts, measured)
+            found[f"{which}/{name}"] = history[name].take(index)
     return found
+
+
+def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:
+    """By run the row at which a column has a value: `rows`, or the last one before it, of that run. Null where none.
+
+    Metrics that are logged by several calls stand in rows of their own.
+    """
+    if not column.null_count:
+        return pa.array(rows, mask=~asked)
+    valid = np.asarray(column.is_valid().to_numpy(), dtype=bool)
+    known = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1)) if len(valid) else np.empty(0, np.int64)
+    there = np.where(asked, rows, 0)
+    found = known[there] if len(known) else np.full(len(rows), -1)
+    return pa.array(found, mask=~asked | (found < starts))
 
 
 def first_best(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -172,12 +214,16 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     except pa.ArrowTypeError:
         kinds: dict[str, set[pa.DataType]] = {}
         for table in tables:
-            for field in table.schema:
-                kinds.setdefault(field.name, set()).add(field.type)
-        mixed = {name for name, found in kinds.items() if pa.string() in found and len(found) > 1}
-        if not mixed:
-            raise
+            for one in table.schema:
+                kinds.setdefault(one.name, set()).add(one.type)
+        mixed = {name for name, found in kinds.items() if not _have_a_common_type(found)}
         return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
+
+
+def _have_a_common_type(kinds: set[pa.DataType]) -> bool:
+    known = {kind for kind in kinds if not pa.types.is_null(kind)}
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in known)
+    return len(known) < 2 or numbers
 
 
 def _as_text(table: pa.Table, names: set[str]) -> pa.Table:
@@ -189,8 +235,7 @@ def _as_text(table: pa.Table, names: set[str]) -> pa.Table:
 
 def require_metric(pulled: Pulled, metric: str, option: str) -> None:
     """Raise `UserError` with the metrics that there are where this one was never logged."""
-    column = f"last/{metric}"
-    if column in pulled.runs.columns and pulled.runs[column].notna().any():
+    if any(f"{which}/{metric}" in pulled.runs and pulled.runs[f"{which}/{metric}"].notna().any() for which in EPOCHS):
         return
     there = [name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()]
     raise UserError(

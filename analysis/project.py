@@ -165,7 +165,7 @@ class Project:
         try:
             answer: dict[str, Any] = self._api._service_api.execute_graphql(query, dict(variables))
         except Exception as error:
-            raise UserError(f"{self.address}: the W&B server does not answer: {_first_line(error)}") from None
+            raise UserError(f"{self.address}: the W&B server gave no answer: {_first_line(error)}") from None
         return answer
 
     def histories(self, wanted: Sequence[Wanted], progress: Callable[[int], None]) -> Iterator[tuple[str, pa.Table]]:
@@ -258,7 +258,7 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
         tuple(node["tags"] or ()),
         node["createdAt"] or "",
         int(node["historyLineCount"] or 0),
-        int((node["historyKeys"] or {}).get("lastStep", -1)),
+        int((node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))),
         config,
         summary,
         json.dumps(state),

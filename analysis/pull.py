@@ -13,6 +13,7 @@ from analysis.frames import Pulled
 from analysis.remote import Request, last_request, pull_wandb, read_wandb
 from analysis.stored import pull_store
 from sweeps.store import Store
+from trainer.registry import UserError
 
 DEFAULT_STORE = "./polysweep-store"
 
@@ -46,12 +47,15 @@ def pull(
             like the tag, where the Store has it.
         filters: W&B's own (MongoDB-like), such as `{"config.rho": 0.1, "state": "finished"}`.
         mapping: by our name theirs, such as `{"rho": "optimizer.radius", "seed": "random_seed", "test/top1": "acc"}`.
-        metric, goal: what chooses epochs and tuned parameters, by default `test/top1`, to maximize.
+        metric, goal: what chooses epochs and tuned parameters, by default `test/top1`. `maximize` or `minimize` has to
+            be said where the name of the metric does not (`acc`, `top1`, `loss`, `error` do).
         tuned: the config fields that are chosen per cell, none by default.
         ignore: config fields that tell no cells apart, such as an output folder.
 
     Raises `UserError` with what there is, where the source, runs, columns or fields are unknown.
     """
+    if goal not in (None, "maximize", "minimize"):
+        raise UserError(f"--goal: {goal!r}; expected maximize or minimize")
     folder = cache_root(cache)
     if not source.startswith(SCHEME):
         return pull_store(source, _store(store), folder)
@@ -94,6 +98,10 @@ def _request(
     }
     merged: dict[str, Any] = {**empty, **kept, **{name: value for name, value in given.items() if value is not None}}
     explicit = any(given[name] for name in ("mapping", "metric", "goal", "tuned", "ignore"))
+    if spec is not None and explicit:
+        raise UserError(
+            "--spec says what is tuned and what selects: no --map, --metric, --goal, --tuned or --ignore beside it"
+        )
     if spec is not None:
         loaded = SweepSpec.load(Path(spec))
         merged |= {"spec": loaded.text, "name": loaded.name}

@@ -9,26 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from analysis.address import Address, flattened
-from analysis.cache import EMPTY, Cache, Cached
-from analysis.frames import AXES, SPECIAL, Protocol, Pulled, empty_history, frame, joined, scores, typed
+from analysis.cache import EMPTY, Cache, Cached, shard_columns
+from analysis.fields import cell_fields, column_of, field_of, metric_of, outcome_of, require_mapping
+from analysis.frames import SPECIAL, Protocol, Pulled, empty_history, frame, joined, last_known, scores, typed
 from analysis.project import Project, RemoteRun, Wanted
 from analysis.stored import protocol_of
 from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS, is_accuracy
-from trainer.registry import UserError, expected
-
-OUTCOMES: Final = ("finished", "diverged", "failed", "stopped")
-PARENTS: Final = ("task", "model", "optimizer", "scheduler")
-"""What decides whether another field applies."""
-OURS: Final = ("trial_id", "sweep", "outcome", "best_epoch", "epoch", "seconds", "started", "error", "diverged_step")
-FLOATS: Final = frozenset(name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation))
+from trainer.history import HISTORY_COLUMNS
+from trainer.registry import UserError
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ def pull_wandb(
         described = pa.table(
             {
                 "trial_id": pa.array([run.id for run in changed], pa.string()),
-                "stamp": pa.array(["" if run.id in short else run.stamp for run in changed], pa.string()),
+                "stamp": pa.array([run.stamp if rows[run.id] == run.rows else "" for run in changed], pa.string()),
                 "rows": pa.array([rows[run.id] for run in changed], pa.int64()),
                 "run": pa.array([json.dumps(vars(run)) for run in changed], pa.string()),
             }
@@ -143,9 +137,11 @@ def _fetch(
     wanted = []
     for run in changed:
         kept = past.get(run.id)
-        have, first = (0, 0) if kept is None else (kept.num_rows, int(kept["_step"][-1].as_py()) + 1)
-        if run.rows > have:
-            wanted.append(Wanted(run.id, first, max(run.last_step, first), run.rows - have))
+        if kept is None:
+            wanted += [Wanted(run.id, 0, max(run.last_step, 0), run.rows)] if run.rows else []
+        else:  # its last row comes again, to see whether it is still the same
+            first = int(kept["_step"][-1].as_py())
+            wanted.append(Wanted(run.id, first, max(run.last_step, first), run.rows - kept.num_rows + 1))
     arrived = 0
 
     def count(runs: int) -> None:
@@ -156,15 +152,22 @@ def _fetch(
     new = dict(project.histories(wanted, count))
     found, wrong = {}, []
     for run in changed:
-        parts = [part for part in (past.get(run.id), new.get(run.id)) if part is not None]
-        found[run.id] = joined(parts) if parts else pa.table({})
-        if found[run.id].num_rows != run.rows:
+        kept, come = past.get(run.id), new.get(run.id, pa.table({}))
+        is_same = kept is None or (come.num_rows > 0 and _row(kept, -1) == _row(come, 0))
+        found[run.id] = come if kept is None else joined([kept, come.slice(1)])
+        if not is_same or found[run.id].num_rows != run.rows:
             wrong.append(run)
     if wrong:  # it was written anew, or is being written: once more, whole
         again = [Wanted(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
         found |= dict(project.histories(again, lambda _: None))
         found |= {run.id: pa.table({}) for run in wrong if not run.rows}
-    return found, [run.id for run in wrong if found[run.id].num_rows != run.rows]
+    return found, [run.id for run in wrong if found[run.id].num_rows != run.rows and run.state != "running"]
+
+
+def _row(table: pa.Table, at: int) -> str:
+    """A row as text that can be compared: a NaN equals a NaN, and a column that it lacks is no column."""
+    row = table.slice(at % table.num_rows, 1).to_pylist()[0]
+    return repr(sorted((name, float(v) if isinstance(v, int) else v) for name, v in row.items() if v is not None))
 
 
 def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
@@ -199,7 +202,9 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
     if request.spec is not None:
         spec = SweepSpec.parse(request.spec, f"spec of {request.name}", request.name or "sweep")
     theirs = {name: ours for ours, name in request.mapping.items()}
-    configs = [{theirs.get(key, key): value for key, value in flattened(run["config"]).items()} for run in runs]
+    configs = [flattened(run["config"]) for run in runs]
+    require_mapping(address, request.mapping, configs, _logged(cached))
+    configs = [{column_of(theirs.get(key, key)): value for key, value in config.items()} for config in configs]
 
     def load(columns: Sequence[str] | None) -> pa.Table:
         asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
@@ -224,12 +229,15 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         runs = [by_id.get(trial_id, {}) for trial_id in wanted]
         configs = [dict(trial.config.flat()) for trial in spec.trials]
         ids = wanted
-    metric, goal = _metric(address, request, spec, history)
-    outcomes = [_outcome(run, spec is not None) for run in runs]
+    if spec is None:
+        metric, goal = metric_of(address, request.metric, request.goal, history)
+    else:
+        metric, goal = spec.metric.name, spec.metric.goal
+    outcomes = [outcome_of(run, spec is not None) for run in runs]
     if spec is None:
         tuned = tuple(request.tuned)
-        cell = _cell_fields(address, configs, tuned, request.ignore)
-        protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address))
+        cell = cell_fields(address, configs, tuned, request.ignore)
+        protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
         lasts = _last_values(history, lengths, metric)
         outcomes = [
             "diverged" if outcome == "finished" and value is not None and not math.isfinite(value) else outcome
@@ -237,14 +245,13 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         ]
     else:
         _require_whole(address, spec, outcomes, lengths)
-    configs = [{_shown(name): value for name, value in config.items()} for config in configs]
     names = list(dict.fromkeys(name for config in configs for name in config))
     table = pa.table(
         {
             "trial_id": pa.array(ids, pa.string()),
             "sweep": pa.array([protocol.name] * len(ids), pa.string()),
             "outcome": pa.array(outcomes, pa.string()),
-            **{name: _field(name, [config.get(name) for config in configs]) for name in names},
+            **{name: field_of(name, [config.get(name) for config in configs]) for name in names},
             **scores(history, lengths, outcomes, protocol),
             "run.name": typed([run.get("name") for run in runs]),
             "run.state": typed([run.get("state") for run in runs]),
@@ -277,41 +284,9 @@ def _as_ours(history: pa.Table, columns: Sequence[str] | None) -> pa.Table:
     return history
 
 
-def _shown(name: str) -> str:
-    """The column of `runs` that has a config field; one that is named like a column of ours gets a prefix."""
-    return f"config.{name}" if name in OURS else name
-
-
-def _field(name: str, values: Sequence[Any]) -> pa.Array:
-    """A config field; the numbers of our own fields as they are there, although JSON writes 1.0 as 1."""
-    if name in FLOATS and all(value is None or type(value) in (int, float) for value in values):
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
-    return typed(values)
-
-
-def _metric(address: Address, request: Request, spec: SweepSpec | None, history: pa.Table) -> tuple[str, str]:
-    if spec is not None:
-        return spec.metric.name, spec.metric.goal
-    metric = request.metric or "test/top1"
-    logged = [name for name in history.column_names if name not in ("trial_id", *AXES)]
-    if metric not in logged:
-        numbers = [name for name in logged if not name.startswith("_")]
-        raise UserError(f"{address}: --metric: no run logged {metric!r}; {expected(metric, numbers)}")
-    return metric, request.goal or ("maximize" if is_accuracy(metric) or "acc" in metric else "minimize")
-
-
-def _outcome(run: Mapping[str, Any], is_ours: bool) -> str:
-    """What became of a run: its own word where it left one, else what W&B says."""
-    if not run:
-        return "new"
-    said, state = run["summary"].get("outcome"), run["state"]
-    if state == "running":
-        return "running"
-    if said in OUTCOMES:
-        return str(said)
-    if state in ("finished", "failed"):
-        return str(state)
-    return "interrupted" if is_ours else "failed"  # crashed, killed, preempted: a launch of ours goes on with it
+def _logged(cached: Cached) -> list[str]:
+    """The columns of the history."""
+    return list(dict.fromkeys(name for shard in cached.shards for name in shard_columns(shard)))
 
 
 def _require_whole(address: Address, spec: SweepSpec, outcomes: Sequence[str], lengths: Sequence[int]) -> None:
@@ -323,44 +298,14 @@ def _require_whole(address: Address, spec: SweepSpec, outcomes: Sequence[str], l
             )
 
 
-def _cell_fields(
-    address: Address, configs: Sequence[Mapping[str, Any]], tuned: Sequence[str], ignore: Sequence[str]
-) -> tuple[str, ...]:
-    """The fields that vary, without the tuned ones, the ignored ones and the seed.
-
-    A field that some runs lack and that has one value elsewhere does not vary where task, model, optimizer and
-    scheduler decide which runs have it.
-    """
-    names = list(dict.fromkeys(name for config in configs for name in config))
-    for option, asked in (("--tuned", tuned), ("--ignore", ignore)):
-        for name in asked:
-            if name not in names:
-                raise UserError(f"{address}: {option}: no run has the config field {name!r}; {expected(name, names)}")
-    found = []
-    for name in names:
-        if name in ("seed", *tuned, *ignore) or name in OURS:
-            continue
-        values = {json.dumps(config.get(name)) for config in configs}
-        if len(values) == 1:
-            continue
-        if len(values) == 2 and "null" in values and name not in PARENTS:
-            by_parent: dict[str, set[bool]] = {}
-            for config in configs:
-                key = json.dumps([config.get(parent) for parent in PARENTS])
-                by_parent.setdefault(key, set()).add(config.get(name) is None)
-            if len(by_parent) > 1 and all(len(kinds) == 1 for kinds in by_parent.values()):
-                continue
-        found.append(name)
-    return tuple(found)
-
-
 def _last_values(history: pa.Table, lengths: Sequence[int], *names: str) -> list[Any]:
     """By run the last value of the first of the columns that there is; None without rows."""
     name = next((name for name in names if name in history.column_names), None)
     ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
     if name is None:
         return [None] * len(lengths)
-    index = pa.array(ends - 1, mask=np.asarray(lengths) == 0)
+    counts = np.asarray(lengths, dtype=np.int64)
+    index = last_known(history[name], ends - 1, ends - counts, counts > 0)
     values: list[Any] = history[name].take(index).to_pylist()
     return [SPECIAL.get(value, None) if isinstance(value, str) else value for value in values]
 

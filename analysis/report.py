@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from analysis.compare import Compared, Published, compare, published_of
+from analysis.compare import Compared, NothingToCompareError, Published, compare, published_of
 from analysis.compared import cell_rows, claim_rows, headline, summary_rows
 from analysis.figures import figures, image, require_history
 from analysis.formats import edge_warnings, notes
@@ -28,13 +28,15 @@ MOST_TABLES: Final = 40
 """Tables with figures of their own; the numbers of all are in the download."""
 
 
-def write_report(selection: Selection, out: Path, published: Published | None = None) -> None:
-    """Write the page.
+def write_report(
+    selection: Selection, out: Path, published: Published | None = None, where: Mapping[str, str] | None = None
+) -> None:
+    """Write the page; `where` as of `compare`.
 
     Raises `UserError` where it cannot be written, or where nothing has been trained yet.
     """
     require_history(selection)
-    html = render_report(selection, published)
+    html = render_report(selection, published, where)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(html, encoding="utf-8")
@@ -42,7 +44,9 @@ def write_report(selection: Selection, out: Path, published: Published | None = 
         raise UserError(f"--out: {out} cannot be written: {error}") from None
 
 
-def render_report(selection: Selection, published: Published | None = None) -> str:
+def render_report(
+    selection: Selection, published: Published | None = None, where: Mapping[str, str] | None = None
+) -> str:
     """The page as text; with `published` a comparison is on it, where the sweep has any of its cells."""
     environment = Environment(
         loader=PackageLoader("analysis", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -50,7 +54,12 @@ def render_report(selection: Selection, published: Published | None = None) -> s
     protocol, runs = selection.pulled.protocol, selection.pulled.runs
     outcomes = runs["outcome"].value_counts()
     layout = Layout.of(selection)
-    compared = None if published is None else compare(selection.pulled, published, epoch=selection.epoch)
+    compared, without = None, ""
+    if published is not None:
+        try:
+            compared = compare(selection.pulled, published, epoch=selection.epoch, where=where)
+        except NothingToCompareError as error:
+            without = str(error)
     return environment.get_template("report.html.j2").render(
         name=protocol.name,
         source=protocol.source,
@@ -62,11 +71,12 @@ def render_report(selection: Selection, published: Published | None = None) -> s
         outcomes={str(k): int(v) for k, v in outcomes.items()},
         incomplete=int((selection.cells["n"] < selection.cells["seeds"]).sum()),
         cost=cost(runs),
-        warnings=edge_warnings(selection),
+        warnings=[*edge_warnings(selection), *([without] if without else [])],
         verdicts=_verdicts(selection, layout),
         tables=[_table(selection, values, cells, layout) for values, cells in subtables(selection, layout)],
         numbers=_download(long_table(selection)),
         plots=_plots(selection, published),
+        most_tables=MOST_TABLES,
         compared=None if compared is None else _compared(compared),
         selection=_selection_rows(selection),
         metric=selection.by,
@@ -148,7 +158,7 @@ def _title(values: Mapping[str, Any]) -> str:
 def _plots(selection: Selection, published: Published | None) -> list[dict[str, str]]:
     beside = None if published is None else published_of(published, selection)
     found = []
-    for drawn in figures(selection, published=beside):
+    for drawn in figures(selection, published=beside, tables=MOST_TABLES):
         data = base64.b64encode(image(drawn.figure, "svg")).decode()
         found.append({"name": drawn.name, "data": f"data:image/svg+xml;base64,{data}", "csv": _download(drawn.data)})
     return found

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import pandas as pd
 
-from analysis.frames import Pulled, plain, require_metric, scores
+from analysis.frames import EPOCHS, Pulled, direction, plain, require_metric, scores
 from analysis.stats import bootstrap_intervals
-from trainer.history import METRICS, SPLITS, is_accuracy
+from trainer.history import METRICS, SPLITS
 from trainer.registry import UserError, expected
 
-EPOCHS: Final = ("best", "last")
 TABLE_KEYS: Final = ("rho", "scheduler")
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
 _MISSING: Final = ("new", "interrupted", "running")
@@ -83,10 +82,9 @@ class Selection:
         return (head if slash and head in SPLITS else self.by) if chosen else "nothing"
 
     @property
-    def is_maximal(self) -> bool:
-        """Whether a larger value of the reported metric is better."""
-        protocol = self.pulled.protocol
-        return protocol.is_maximal if self.metric == protocol.metric else is_accuracy(self.metric)
+    def is_maximal(self) -> bool | None:
+        """Whether a larger value of the reported metric is better; None where nobody knows: then none is the best."""
+        return direction(self.metric, self.pulled.protocol)
 
 
 def shown(value: Any) -> str:
@@ -110,10 +108,13 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by
         raise UserError(f"--epoch: {epoch!r}; expected best or last")
     for option, name in (("--metric", metric), ("--select-by", by)):
         _require(pulled, name, option)
-    runs = _runs(pulled, metric, epoch, by)
-    maximal = protocol.is_maximal if by == protocol.metric else is_accuracy(by)
+    maximal = direction(by, protocol)
+    if maximal is None:
+        raise UserError(
+            f"--select-by: whether a larger {by!r} is better is not known; pull it as the metric, with a goal"
+        )
     cells: dict[tuple[Any, ...], dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
-    for run in runs:
+    for run in _runs(pulled, metric, epoch, by, maximal):
         key = tuple(run[name] for name in protocol.cell)
         cells.setdefault(key, {}).setdefault(tuple(run[name] for name in protocol.tuned), []).append(run)
     chosen_rows, value_rows, candidate_rows = [], [], []
@@ -127,15 +128,23 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
         chosen_rows.append({**winner, **_choice(rows, protocol.tuned, maximal)})
         value_rows += [_value(run) for run in members]
-    return Selection(
-        pulled, metric, epoch, by, pd.DataFrame(chosen_rows), pd.DataFrame(value_rows), pd.DataFrame(candidate_rows)
-    )
+    return Selection(pulled, metric, epoch, by, _frame(chosen_rows), _frame(value_rows), _frame(candidate_rows))
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as a frame in which a count that some rows lack stays a count."""
+    found = pd.DataFrame(rows)
+    for name in found.columns:
+        values = [row.get(name) for row in rows]
+        if None in values and any(isinstance(value, int) for value in values):
+            found[name] = pd.Series(values, dtype=object)
+    return found
 
 
 def _require(pulled: Pulled, metric: str, option: str) -> None:
     """Raise `UserError` for a metric that cannot be reported."""
     there = pulled.logged or list(METRICS)
-    numbers = [name for name in there if not name.startswith("_")]
+    numbers = [name for name in there if not name.startswith("_") and _is_number(pulled, name)]
     if metric not in numbers:
         raise UserError(f"{option}: unknown metric {metric!r}; {expected(metric, numbers)}")
     fractions = plain(pulled.runs["val_fraction"]) if "val_fraction" in pulled.runs else [1]
@@ -145,7 +154,13 @@ def _require(pulled: Pulled, metric: str, option: str) -> None:
         require_metric(pulled, metric, option)
 
 
-def _runs(pulled: Pulled, metric: str, epoch: str, by: str) -> list[dict[str, Any]]:
+def _is_number(pulled: Pulled, name: str) -> bool:
+    """Whether a column can be averaged; of one that was never measured the type is not known."""
+    column = pulled.runs.get(f"last/{name}")
+    return column is None or bool(column.isna().all()) or pd.api.types.is_numeric_dtype(column.dtype)
+
+
+def _runs(pulled: Pulled, metric: str, epoch: str, by: str, maximal: bool) -> list[dict[str, Any]]:
     """Per run what the choice needs: the fields of its cell, `value` (reported), `score` (chooses)."""
     protocol, runs = pulled.protocol, pulled.runs
     fields = [
@@ -163,7 +178,7 @@ def _runs(pulled: Pulled, metric: str, epoch: str, by: str) -> list[dict[str, An
     if by == protocol.metric or epoch == "last":
         reported, scored = (plain(runs[f"{epoch}/{name}"]) for name in (metric, by))
     else:
-        found = _rescored(pulled, metric, by)
+        found = _rescored(pulled, metric, by, maximal)
         reported, scored, columns["best_epoch"] = (
             found[f"best/{metric}"], found[f"best/{by}"], found["best_epoch"]
         )  # fmt: skip
@@ -171,7 +186,7 @@ def _runs(pulled: Pulled, metric: str, epoch: str, by: str) -> list[dict[str, An
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _rescored(pulled: Pulled, metric: str, by: str) -> dict[str, list[Any]]:
+def _rescored(pulled: Pulled, metric: str, by: str, maximal: bool) -> dict[str, list[Any]]:
     """The values at the best epoch by another metric than the sweep's."""
     names = [
         name for name in dict.fromkeys(["epoch", "_step", metric, by]) if name in ("epoch", "_step", *pulled.logged)
@@ -179,7 +194,7 @@ def _rescored(pulled: Pulled, metric: str, by: str) -> dict[str, list[Any]]:
     history = pulled.load(["trial_id", *names])
     lengths = Counter(history["trial_id"].to_pylist())  # in the order of the history, which that of `runs` need not be
     outcomes = dict(zip(pulled.runs["trial_id"].tolist(), pulled.runs["outcome"].tolist(), strict=True))
-    other = replace(pulled.protocol, metric=by, goal="maximize" if is_accuracy(by) else "minimize")
+    other = replace(pulled.protocol, metric=by, goal="maximize" if maximal else "minimize")
     found = scores(history, list(lengths.values()), [outcomes.get(i, "new") for i in lengths], other)
     places = {trial_id: at for at, trial_id in enumerate(lengths)}
     order = [places.get(trial_id) for trial_id in outcomes]
@@ -247,11 +262,11 @@ def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dic
         "seeds": len(members),
         "n": len(values),
         "mean": statistics.fmean(values) if values else math.nan,
-        "std": statistics.stdev(values) if len(values) > 1 else math.nan,
+        "std": statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan,
         "score": statistics.fmean(scored) if scored else math.nan,
         "scored": len(scored),
         **{name: outcomes[name] for name in OUTCOMES[:3]},
-        "missing": sum(outcomes[name] for name in _MISSING),
+        "missing": sum(outcomes[name] for name in _MISSING) + outcomes["finished"] - len(values),
     }
 
 
@@ -267,6 +282,7 @@ def _choice(ranked: Sequence[Mapping[str, Any]], tuned: Sequence[str], maximal: 
     edge = [name for name, values in tried.items() if len(values) > 1 and winner.get(name) in (values[0], values[-1])]
     edge = edge if winner["scored"] else []
     return {
+        "selected": winner["selected"] if winner["scored"] else "",
         "candidates": len(ranked),
         "budget": sum(row["seeds"] for row in ranked),
         "runner_up": runner_up["selected"] if runner_up is not None else "",

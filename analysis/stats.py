@@ -76,14 +76,21 @@ def compare_means(first: Mapping[int, float], second: Mapping[int, float]) -> Co
         pairs = np.array([[first[seed], second[seed]] for seed in seeds])
         gaps = pairs[:, 0] - pairs[:, 1]
         if np.ptp(gaps) <= 4 * np.finfo(float).eps * np.abs(pairs).max():
-            return Comparison(difference, 1.0 if np.allclose(gaps, 0, atol=1e-15) else 0.0, "paired t", n)
+            return _without_spread(difference, n)
         t = float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(n)))
         return Comparison(difference, _two_sided(t, n - 1), "paired t", n)
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return Comparison(difference, 1.0 if difference == 0 else 0.0, "Welch t", n)
+        return _without_spread(difference, n)
     ours, theirs = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
     freedom = (ours + theirs) ** 2 / (ours**2 / (len(a) - 1) + theirs**2 / (len(b) - 1))
     return Comparison(difference, _two_sided(difference / math.sqrt(ours + theirs), freedom), "Welch t", n)
+
+
+def _without_spread(difference: float, n: int) -> Comparison:
+    """A few rounded accuracies may differ all by the same: that is no proof that their spread is zero."""
+    if abs(difference) < 1e-15:
+        return Comparison(0.0, 1.0, "paired t", n)
+    return Comparison(difference, math.nan, "every difference is the same", n)
 
 
 def _two_sided(t: float, freedom: float) -> float:

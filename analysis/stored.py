@@ -47,7 +47,8 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
         known = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
         states = store.states(spec, known=known, records=records)
-        changed = [trial for trial in spec.trials if trial.trial_id not in known]
+        same = _same(old, stamps)
+        changed = [trial for trial in spec.trials if trial.trial_id not in same]
         said = {"metric": protocol.metric, "goal": protocol.goal}
         is_scored = all(old.said(key) == value for key, value in said.items())
         found = old
@@ -74,17 +75,22 @@ def _scored(runs: pa.Table, history: pa.Table, protocol: Protocol) -> pa.Table:
     return pa.table({n: runs[n] for n in plain[:head]} | fresh | {n: runs[n] for n in plain[head:]})
 
 
+def _same(old: Cached, stamps: Mapping[str, str]) -> set[str]:
+    """The trials whose files have not changed since they were read."""
+    pairs = zip(old.runs["trial_id"].to_pylist(), old.runs["stamp"].to_pylist(), strict=True)
+    return {trial_id for trial_id, stamp in pairs if stamps.get(trial_id, "") == stamp}
+
+
 def _known(old: Cached, stamps: Mapping[str, str]) -> dict[str, TrialState]:
-    """The trials that had ended when they were read, and whose files have not changed since."""
-    columns = (
-        [old.runs[name].to_pylist() for name in ("trial_id", "stamp", "recorded", "width", "epoch")]
-        if old.runs.num_rows
-        else []
-    )
+    """Those of them that had ended."""
+    if not old.runs.num_rows:
+        return {}
+    columns = [old.runs[name].to_pylist() for name in ("trial_id", "recorded", "width", "epoch")]
+    same = _same(old, stamps)
     return {
         trial_id: TrialState(outcome, width, epoch)
-        for trial_id, stamp, outcome, width, epoch in zip(*columns, strict=True)
-        if outcome in FINAL and stamp and stamps.get(trial_id) == stamp
+        for trial_id, outcome, width, epoch in zip(*columns, strict=True)
+        if outcome in FINAL and trial_id in same and trial_id in stamps
     }
 
 

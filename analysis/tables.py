@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,14 +76,27 @@ def subtables(selection: Selection, layout: Layout | None = None) -> Iterator[tu
     A cell to which such a field does not apply (gamma_b, to a constant step size) stands in each of its tables.
     """
     layout = layout or Layout.of(selection)
-    cells = selection.cells
-    choices = [[(name, value) for value in cells[name].dropna().unique()] for name in layout.by]
-    for choice in itertools.product(*choices):
-        keep = pd.Series(True, index=cells.index)
-        for name, value in choice:
-            keep &= (cells[name] == value) | cells[name].isna()
-        if keep.any():
-            yield dict(choice), cells[keep]
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    places: dict[tuple[Any, ...], set[Any]] = {}
+    for at, cell in enumerate(selection.cells.to_dict("records")):
+        key = tuple(None if shown(cell[name]) == "-" else cell[name] for name in layout.by)
+        groups.setdefault(key, []).append(at)
+        places.setdefault(key, set()).add((_key(cell, layout.rows), _key(cell, layout.cols)))
+    hosts = {key: [other for other in groups if _goes_with(key, other)] for key in groups}
+    # One that would stand where the table has a cell of its own is another variant: it has a table to itself.
+    guests = {key for key, found in hosts.items() if found and not any(places[key] & places[other] for other in found)}
+    for key, members in groups.items():
+        if key in guests:
+            continue
+        joined = sorted([*members, *(at for guest in guests if key in hosts[guest] for at in groups[guest])])
+        named = {n: v for n, v in zip(layout.by, key, strict=True) if v is not None}
+        absent = {n: "-" for n, v in zip(layout.by, key, strict=True) if v is None and hosts[key]}
+        yield {**named, **absent}, selection.cells.iloc[joined]
+
+
+def _goes_with(key: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether `other` says the same where `key` says something, and more."""
+    return key != other and all(mine is None or mine == theirs for mine, theirs in zip(key, other, strict=True))
 
 
 def mean_std_table(
@@ -112,15 +124,17 @@ def mean_std_table(
         row, column = _key(cell, down), _key(cell, layout.cols)
         entries = found.setdefault(row, {})
         assert column not in entries, "a table has one cell per row and column"
-        entries[column] = write(cell, cell["n"] > 0 and cell["mean"] == best[row])
+        entries[column] = write(cell, cell["n"] > 0 and cell["mean"] == best.get(row))
     columns = list(dict.fromkeys(_key(cell, layout.cols) for cell in records))
     data = [[entries.get(column, "-") for column in columns] for entries in found.values()]
     return pd.DataFrame(data, index=_index(list(found), down), columns=_index(columns, layout.cols))
 
 
 def _best_of_rows(records: Sequence[Mapping[Any, Any]], down: Sequence[str], selection: Selection) -> dict[Any, float]:
-    pick = max if selection.is_maximal else min
     found: dict[Any, float] = {}
+    if selection.is_maximal is None:
+        return found
+    pick = max if selection.is_maximal else min
     for cell in records:
         if cell["n"]:
             key = _key(cell, down)
@@ -190,11 +204,11 @@ class RowVerdict:
     def text(self, names: Sequence[str], metric: str) -> str:
         """`rho 0.1: polyak over constant by 0.28, paired t p = 0.21 (n = 3): not shown`."""
         found = self.comparison
-        tested = f"{found.test} {found.p_text} (n = {found.n})" if found.p_text else f"({found.test})"
+        tested = f", {found.test} {found.p_text} (n = {found.n})" if found.p_text else f" ({found.test})"
         verdict = "" if math.isnan(found.p) else ": shown" if found.is_shown else ": not shown"
         where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
         gap = number(abs(found.difference), metric)
-        return f"{where}: {self.best} over {self.runner_up} by {gap}, {tested}{verdict}".removeprefix(": ")
+        return f"{where}: {self.best} over {self.runner_up} by {gap}{tested}{verdict}".removeprefix(": ")
 
 
 def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | None = None) -> list[RowVerdict]:
@@ -205,6 +219,8 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         if cell["n"]:
             by_row.setdefault(_key(cell, layout.rows), []).append(cell)
     values = selection.by_seed
+    if selection.is_maximal is None:
+        return []
     sign = 1 if selection.is_maximal else -1
     found = []
     for row, members in by_row.items():

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import Selection
+from analysis.select import Selection, shown
 from analysis.stats import Comparison, compare_means
 
 HOLDS, FAILS, FEW = "holds", "fails", "not enough runs"
@@ -33,7 +33,7 @@ class Claim:
         found = set(self.verdicts.values())
         if FAILS in found:
             return FAILS
-        return HOLDS if found == {HOLDS} else FEW
+        return HOLDS if found == {HOLDS} and len(self.verdicts) > 1 else FEW  # never on top-1 or top-5 alone
 
 
 def cell_key(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
@@ -54,6 +54,15 @@ class _Ours:
     def values(self, key: tuple[Any, ...]) -> dict[Any, float]:
         cell = self.cells.get(key)
         return {} if cell is None else self.selection.by_seed.get(self.selection.key(cell), {})
+
+    def tried(self, key: tuple[Any, ...], name: str) -> set[float]:
+        """The values of a tuned field among the candidates of a cell."""
+        cell, candidates = self.cells.get(key), self.selection.candidates
+        if cell is None or name not in candidates:
+            return set()
+        own = self.selection.key(cell)
+        rows = candidates[["rho", "scheduler", *self.selection.varying, name]].to_dict("records")
+        return {float(row[name]) for row in rows if shown(row[name]) != "-" and self.selection.key(row) == own}
 
     def is_lost(self, key: tuple[Any, ...]) -> bool:
         """Whether every seed of a cell has diverged."""
@@ -127,7 +136,9 @@ def _best_in_row(
 
 def _beats(side: _Ours, own: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[str, str]:
     if side.is_lost(own):
-        return (FEW, "all seeds of both diverged") if side.is_lost(other) else (FAILS, "all seeds of Polyak diverged")
+        if side.is_lost(other):
+            return FEW, "all seeds of both diverged"
+        return (FAILS, "all seeds of Polyak diverged") if side.values(other) else (FEW, "(no value)")
     if side.is_lost(other):
         return (HOLDS, "all its seeds diverged") if len(side.values(own)) > 1 else (FEW, "no two seeds of Polyak")
     return _tested(compare_means(side.values(own), side.values(other)))
@@ -156,9 +167,12 @@ def _holds_up(
     found = {}
     for name, side in sides.items():
         drops = {s: _drops(side.values(key(ends[0], s)), side.values(key(ends[1], s))) for s in ("cosine", "polyak")}
-        if side.is_lost(key(ends[1], "polyak")):
+        lost = {s: side.is_lost(key(ends[1], s)) for s in ("cosine", "polyak")}
+        if lost["polyak"] and (lost["cosine"] or not drops["cosine"]):
+            found[name] = (FEW, "all seeds of Polyak diverged at the largest radius, and cosine is no better known")
+        elif lost["polyak"]:
             found[name] = (FAILS, "all seeds of Polyak diverged at the largest radius")
-        elif side.is_lost(key(ends[1], "cosine")) and len(drops["polyak"]) > 1:
+        elif lost["cosine"] and len(drops["polyak"]) > 1:
             found[name] = (HOLDS, "all seeds of cosine diverged at the largest radius")
         else:
             found[name] = _tested(compare_means(drops["cosine"], drops["polyak"]))
@@ -177,8 +191,11 @@ def _step_size(table: tuple[Any, ...], radii: Iterable[float], sides: Mapping[st
     keys = [(*table, rho, "constant") for rho in radii]
     for name, side in sides.items():
         cells = [side.cells.get(key) for key in keys]
-        if not all(cell is not None and cell["n"] and cell["candidates"] > 1 and "lr" in cell for cell in cells):
-            found[name] = (FEW, "not every radius has a tuned step size")
+        pairs = zip(keys, cells, strict=True)
+        if not all(cell is not None and cell["n"] > 1 and side.tried(key, "lr") > {TUNED_LR} for key, cell in pairs):
+            found[name] = (FEW, f"not every radius has two seeds of {TUNED_LR} and of another step size")
+        elif any(cell["ties"] for cell in cells if cell is not None):
+            found[name] = (FEW, "step sizes are tied")
         else:
             chosen = [float(cell["lr"]) for cell in cells if cell is not None]
             kind = HOLDS if all(lr == TUNED_LR for lr in chosen) else FAILS

@@ -270,6 +270,16 @@ class Wandb:
 
 
 @pytest.fixture
+def fresh_client(no_outside_settings: None) -> Iterator[None]:
+    """W&B's client in this process reads its environment once."""
+    import wandb
+
+    wandb.teardown()
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
 def wandb_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
     """A running loopback server; the environment points at it."""
     port_file = tmp_path / "wandb-port"

@@ -106,3 +106,43 @@ def as_runs(store: Store, name: str) -> list[dict[str, Any]]:
             }
         )
     return runs
+
+
+ADDRESS = "wandb://lab/p"
+
+
+def a_run(name: str, rows: list[dict[str, Any]], config: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """A run of a project that is not ours."""
+    numbered = [{"_step": step, **row} for step, row in enumerate(rows)]
+    return {
+        "name": name,
+        "config": {key: {"value": value} for key, value in (config or {}).items()},
+        "history": [json.dumps(row) for row in numbered],
+        "summary": json.dumps(numbered[-1] if numbered else {}),
+        "complete": True,
+        "exit_code": 0,
+        **fields,
+    }
+
+
+def foreign(seeds: int = 2, epochs: int = 3) -> list[dict[str, Any]]:
+    """Runs as somebody else logs them: other names, nested config, a loss to minimise."""
+    return [
+        a_run(
+            f"{opt}-{radius}-{lr}-{seed}",
+            [{"val_loss": 1.0 + radius + (lr - 0.1) ** 2 + 0.01 * seed - 0.1 * e, "acc": 0.5} for e in range(epochs)],
+            {"optimizer": {"name": opt, "radius": radius}, "lr": lr, "random_seed": seed, "host": f"node{seed}"},
+        )
+        for opt in ("sam", "sgd")
+        for radius in (0.1, 0.2)
+        for lr in (0.1, 0.5)
+        for seed in range(seeds)
+    ]
+
+
+MAPPED = {
+    "mapping": {"rho": "optimizer.radius", "scheduler": "optimizer.name", "seed": "random_seed"},
+    "metric": "val_loss",
+    "tuned": ["lr"],
+    "ignore": ["host"],
+}

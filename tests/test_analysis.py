@@ -86,8 +86,8 @@ def test_the_table_says_what_it_shows(tmp_path: Path) -> None:
         "selected: constant lr=0.1",
         "chosen from, runs per cell: constant 9; polyak 3",
         "best against runner-up:",
-        "  rho 0.1: polyak over constant by 5.00, paired t p < 0.0001 (n = 3): shown",
-        "  rho 0.4: polyak over constant by 5.00, paired t p < 0.0001 (n = 3): shown",
+        "  rho 0.1: polyak over constant by 5.00 (every difference is the same)",
+        "  rho 0.4: polyak over constant by 5.00 (every difference is the same)",
         "  n = 3: the t test trusts that differences are normal; without that trust no test of 3 pairs comes below "
         "p = 0.25",
     ]
@@ -288,6 +288,14 @@ def test_a_finished_trial_without_its_history_is_named(tmp_path: Path) -> None:
     (tmp_path / "trials" / victim / "history.parquet").unlink()
     with pytest.raises(UserError, match=rf"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial"):
         pull("made", store=Store(str(tmp_path)), cache=tmp_path / "cache")
+
+
+def test_a_sweep_that_diverged_altogether_has_a_report(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda _: "diverged"))
+    page = render_report(selection)
+    assert "after step 4" in page and "diverged 3/3" in page
+    assert (selection.cells["selected"] == "").all() and (selection.cells["edge"] == "").all()
+    assert save_all(selection, tmp_path / "plots")
 
 
 def test_nothing_trained_yet_is_said(tmp_path: Path) -> None:

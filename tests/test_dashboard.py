@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import wandb
 import wandb_workspaces.workspaces as ws
 from conftest import Wandb
 from made import SPEC, as_runs, by_lr, sweep
@@ -17,13 +16,7 @@ from analysis.dashboard import definition, save, view_id, workspace
 from sweeps.store import Store
 from trainer.registry import UserError
 
-
-@pytest.fixture(autouse=True)
-def fresh_client(no_outside_settings: None) -> Iterator[None]:
-    """The client reads its environment once per process."""
-    wandb.teardown()
-    yield
-    wandb.teardown()
+pytestmark = pytest.mark.usefixtures("fresh_client")
 
 
 def panels(found: dict[str, Any]) -> list[tuple[str, str]]:

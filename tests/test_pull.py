@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pandas as pd
 import pytest
 import wandb
 from conftest import Wandb
-from made import SPEC, as_runs, by_lr, sweep
+from made import ADDRESS, MAPPED, SPEC, a_run, as_runs, by_lr, foreign, sweep
 
 from analysis import project
 from analysis.formats import render
@@ -23,52 +22,7 @@ from analysis.select import select
 from sweeps.store import Store
 from trainer.registry import UserError
 
-ADDRESS = "wandb://lab/p"
-
-
-@pytest.fixture(autouse=True)
-def fresh_client(no_outside_settings: None) -> Iterator[None]:
-    """The client reads its environment once per process."""
-    wandb.teardown()
-    yield
-    wandb.teardown()
-
-
-def a_run(name: str, rows: list[dict[str, Any]], config: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """A run of a project that is not ours."""
-    numbered = [{"_step": step, **row} for step, row in enumerate(rows)]
-    return {
-        "name": name,
-        "config": {key: {"value": value} for key, value in (config or {}).items()},
-        "history": [json.dumps(row) for row in numbered],
-        "summary": json.dumps(numbered[-1] if numbered else {}),
-        "complete": True,
-        "exit_code": 0,
-        **fields,
-    }
-
-
-def foreign(seeds: int = 2, epochs: int = 3) -> list[dict[str, Any]]:
-    """Runs as somebody else logs them: other names, nested config, a loss to minimise."""
-    return [
-        a_run(
-            f"{opt}-{radius}-{lr}-{seed}",
-            [{"val_loss": 1.0 + radius + (lr - 0.1) ** 2 + 0.01 * seed - 0.1 * e, "acc": 0.5} for e in range(epochs)],
-            {"optimizer": {"name": opt, "radius": radius}, "lr": lr, "random_seed": seed, "host": f"node{seed}"},
-        )
-        for opt in ("sam", "sgd")
-        for radius in (0.1, 0.2)
-        for lr in (0.1, 0.5)
-        for seed in range(seeds)
-    ]
-
-
-MAPPED = {
-    "mapping": {"rho": "optimizer.radius", "scheduler": "optimizer.name", "seed": "random_seed"},
-    "metric": "val_loss",
-    "tuned": ["lr"],
-    "ignore": ["host"],
-}
+pytestmark = pytest.mark.usefixtures("fresh_client")
 
 
 def ids(pulled: Any) -> list[str]:
@@ -221,12 +175,16 @@ def test_a_second_pull_fetches_only_what_has_changed(wandb_server: Wandb, tmp_pa
     assert len(pull(ADDRESS, cache=tmp_path).history) == 15
     after = wandb_server.dump()["requests"]
     assert after["Histories"] == before["Histories"] and after["Runs"] == before["Runs"] + 1
-    grown = a_run("r3", [{"acc": 0.3}] * 3 + [{"acc": 0.9}], {"seed": 3}, created="2026-01-01")
-    rewritten = a_run("r4", [{"acc": 0.7}] * 3, {"seed": 4}, created="2026-01-02")
-    wandb_server.load("p", [grown, rewritten, a_run("r9", [{"acc": 0.2}], {"seed": 9})])
+    grown = a_run("r3", [{"acc": 0.1 * 3}] * 3 + [{"acc": 0.9}], {"seed": 3}, created="2026-01-01")
+    rewritten = [
+        a_run("r4", [{"acc": 0.7}] * 3, {"seed": 4}, created="2026-01-02"),
+        a_run("r2", [{"acc": 0.6}] * 3, {"seed": 2}, created="2026-01-01"),
+        a_run("r1", [{"acc": 0.5}] * 5, {"seed": 1}, created="2026-01-01"),
+    ]
+    wandb_server.load("p", [grown, *rewritten, a_run("r9", [{"acc": 0.2}], {"seed": 9})])
     pulled = pull(ADDRESS, cache=tmp_path)
     by_run = {name: group.tolist() for name, group in pulled.history.groupby("trial_id")["acc"]}
-    assert by_run["r3"] == [0.1 * 3] * 0 + [0.3 if i else 0.30000000000000004 for i in (0, 0, 0)] + [0.9]
+    assert by_run["r3"] == [0.1 * 3] * 3 + [0.9] and by_run["r2"] == [0.6] * 3 and by_run["r1"] == [0.5] * 5
     assert by_run["r4"] == [0.7] * 3 and by_run["r9"] == [0.2] and by_run["r0"] == [0.0] * 3
     assert pull(ADDRESS, cache=tmp_path, refresh=False).history.equals(pulled.history)
 
@@ -237,66 +195,6 @@ def test_a_run_that_has_gone_from_the_server_goes_from_the_cache(wandb_server: W
     wandb.Api(timeout=30).run("lab/p/r1").delete()
     pulled = pull(ADDRESS, cache=tmp_path)
     assert sorted(ids(pulled)) == ["r0", "r2"] and sorted(set(pulled.history["trial_id"])) == ["r0", "r2"]
-
-
-# Types, and projects that are not ours.
-
-
-def test_values_come_back_as_what_they_were(wandb_server: Wandb, tmp_path: Path) -> None:
-    rows = [
-        {"acc": 0.5, "loss": math.nan, "big": math.inf, "flag": True, "count": 3, "word": "a", "mixed": 1,
-         "gone": None},
-        {"acc": 1, "loss": 0.25, "big": -math.inf, "flag": False, "count": 2**53 + 1, "word": "NaN", "mixed": "x",
-         "image": {"_type": "image-file", "size": 3}},
-    ]  # fmt: skip
-    config = {"seed": 0, "rho": 1, "on": True, "name": "x", "nothing": None, "deep": {"er": {"k": 2}}, "list": [1, 2]}
-    wandb_server.load("p", [a_run("a", rows, config)])
-    pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
-    history = pulled.history
-    assert history["acc"].tolist() == [0.5, 1.0] and history["count"].tolist() == [3, 2**53 + 1]
-    assert math.isnan(history["loss"][0]) and history["loss"][0] is not pd.NA and history["loss"][1] == 0.25
-    assert history["big"].tolist() == [math.inf, -math.inf] and history["flag"].tolist() == [True, False]
-    assert history["word"].tolist() == ["a", "NaN"] and history["mixed"].tolist() == ["1", "x"]
-    assert (
-        history["gone"].isna().all() and history["image"][0] is pd.NA and json.loads(history["image"][1])["size"] == 3
-    )
-    run = pulled.runs.iloc[0]
-    assert (run["rho"], run["on"], run["name"], run["deep.er.k"], run["list"]) == (1.0, True, "x", 2, "[1, 2]")
-    assert isinstance(run["rho"], float) and run["nothing"] is pd.NA
-
-
-def test_a_project_that_is_not_ours_needs_a_small_mapping(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", foreign())
-    pulled = pull(ADDRESS, cache=tmp_path, **MAPPED)
-    assert pulled.protocol.cell == ("scheduler", "rho") and pulled.protocol.goal == "minimize"
-    selection = select(pulled)
-    assert selection.cells["lr"].tolist() == [0.1] * 4 and selection.cells["n"].tolist() == [2] * 4
-    first = selection.cells.iloc[0]
-    assert (first["rho"], first["scheduler"], first["mean"]) == (0.1, "sam", pytest.approx(0.905))
-    assert "| 0.1 | **0.9050 +- 0.0071** | **0.9050 +- 0.0071** |" in render(selection, "markdown")
-    again = pull(ADDRESS, cache=tmp_path, refresh=False)
-    assert render(select(again), "markdown") == render(selection, "markdown"), "the mapping is kept with the pull"
-
-
-def test_what_became_of_a_foreign_run_is_its_state_and_its_last_value(wandb_server: Wandb, tmp_path: Path) -> None:
-    states = {
-        "ok": a_run("ok", [{"acc": 0.5}], {"seed": 0}),
-        "nan": a_run("nan", [{"acc": 0.5}, {"acc": math.nan}], {"seed": 1}),
-        "bad": a_run("bad", [{"acc": 0.5}], {"seed": 2}, exit_code=1),
-        "on": a_run("on", [{"acc": 0.5}], {"seed": 3}, complete=False),
-    }
-    wandb_server.load("p", list(states.values()))
-    pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
-    outcomes = dict(zip(ids(pulled), pulled.runs["outcome"], strict=True))
-    assert outcomes == {"ok": "finished", "nan": "diverged", "bad": "failed", "on": "running"}
-    assert "**0.5000** (1/4, 1 diverged, 1 failed, 1 missing)" in render(select(pulled), "markdown")
-
-
-def test_filters_are_the_servers(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", foreign())
-    pulled = pull(ADDRESS, cache=tmp_path, filters={"config.lr": 0.1}, **{**MAPPED, "tuned": []})
-    assert len(pulled.runs) == 8 and set(pulled.runs["lr"]) == {0.1}
-    assert len(pull(ADDRESS, cache=tmp_path, filters={}).runs) == 16, "another filter fetches anew"
 
 
 # Mistakes.
@@ -317,12 +215,14 @@ def test_filters_are_the_servers(wandb_server: Wandb, tmp_path: Path) -> None:
         ([ADDRESS, "--filter", "[1]"], "--filter: '[1]' is no JSON object"),
         ([ADDRESS, "--map", "seed"], "--map: 'seed'; expected OURS=THEIRS"),
         ([ADDRESS, "--map", "seed=a", "--map", "seed=b"], "--map: 'seed=b': seed is mapped twice"),
-        ([ADDRESS], "--metric: no run logged 'test/top1'; expected one of acc, val_loss"),
-        ([ADDRESS, "--metric", "val_los"], "--metric: no run logged 'val_los'; did you mean 'val_loss'?"),
+        ([ADDRESS], "--metric: 'test/top1' was logged by no run; expected one of acc, val_loss"),
+        ([ADDRESS, "--metric", "val_los"], "--metric: 'val_los' was logged by no run; did you mean 'val_loss'?"),
         (
             [ADDRESS, "--metric", "acc", "--tuned", "lrr"],
             "--tuned: no run has the config field 'lrr'; did you mean 'lr'?",
         ),
+        ([ADDRESS, "--metric", "acc", "--map", "rho=raduis"], "--map: no run has 'raduis'"),
+        ([ADDRESS, "--metric", "acc", "--map", "acc=val_loss"], "the runs have 'acc' too, and it would be lost"),
         ([ADDRESS, "--metric", "acc", "--goal", "up"], "--goal: 'up'; expected maximize or minimize"),
     ],
 )

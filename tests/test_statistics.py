@@ -62,8 +62,10 @@ def test_what_one_seed_cannot_show_is_said() -> None:
     assert compare_means(dict.fromkeys(range(6), 1.0) | {0: 1.5}, dict.fromkeys(range(6), 0.0)).limit == ""
 
 
-def test_equal_differences_are_certain_and_no_difference_is_none() -> None:
-    assert compare_means({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5}).p == 0
+def test_equal_differences_prove_nothing_and_no_difference_is_none() -> None:
+    """Rounded accuracies of few images often differ all by the same: a spread of zero is not one that is known."""
+    found = compare_means({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5})
+    assert math.isnan(found.p) and not found.is_shown and found.test == "every difference is the same"
     assert compare_means({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1
 
 

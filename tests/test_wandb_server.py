@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,7 @@ from wandb.sdk.lib.service.service_connection import WandbApiFailedError
 KINDS = (1.5, float("nan"), float("inf"), -float("inf"))
 
 
-@pytest.fixture(autouse=True)
-def fresh_client(no_outside_settings: None) -> Iterator[None]:
-    """The client reads its environment once per process."""
-    wandb.teardown()
-    yield
-    wandb.teardown()
+pytestmark = pytest.mark.usefixtures("fresh_client")
 
 
 @pytest.fixture

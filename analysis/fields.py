@@ -1,0 +1,117 @@
+"""What the config fields, columns and states of a W&B project mean here, also of one that is not ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from analysis.address import Address
+from analysis.frames import by_name, typed
+from trainer.config import TrialConfig
+from trainer.registry import UserError, expected
+
+OUTCOMES: Final = ("finished", "diverged", "failed", "stopped")
+PARENTS: Final = ("task", "model", "optimizer", "scheduler")
+"""What decides whether another field applies."""
+OURS: Final = frozenset(
+    (
+        *("trial_id", "sweep", "outcome", "best_epoch", "epoch", "seconds", "started", "error", "diverged_step"),
+        *("numerics", "n", "mean", "std", "seeds", "score", "scored", "value", "rank", "selected", "candidates"),
+        *("budget", "margin", "ties", "edge", "runner_up", "missing", "failed", "stopped", "diverged"),
+        *("table", "metric"),
+    )
+)
+"""Columns of ours, which a config field of somebody else's must not replace."""
+FLOATS: Final = frozenset(name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation))
+
+
+def metric_of(address: Address, metric: str | None, goal: str | None, history: pa.Table) -> tuple[str, str]:
+    """What selects, and in which direction.
+
+    Raises `UserError` for one that no run logged, or that is no number, and where its direction is not known.
+    """
+    metric = metric or "test/top1"
+    kinds = {one.name: one.type for one in history.schema if not one.name.startswith("_") and one.name != "trial_id"}
+    numbers = [n for n, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)]
+    if not numbers:
+        raise UserError(f"{address}: no run has logged a number")
+    if metric not in numbers:
+        what = "is no number" if metric in kinds else "was logged by no run"
+        raise UserError(f"{address}: --metric: {metric!r} {what}; {expected(metric, numbers)}")
+    maximal = by_name(metric)
+    if goal is None and maximal is None:
+        raise UserError(f"{address}: --goal: is a larger {metric!r} better? expected maximize or minimize")
+    return metric, goal or ("maximize" if maximal else "minimize")
+
+
+def require_mapping(
+    address: Address, mapping: Mapping[str, str], configs: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> None:
+    """Raise `UserError` for a name that nobody has, and for one of ours that is there already."""
+    fields = {name for config in configs for name in config}
+    logged = set(columns)
+    for ours, name in mapping.items():
+        if name not in fields | logged:
+            raise UserError(f"{address}: --map: no run has {name!r}; {expected(name, fields | logged)}")
+        if any(name in there and ours in there for there in (fields, logged)):
+            raise UserError(f"{address}: --map: {ours}={name}: the runs have {ours!r} too, and it would be lost")
+
+
+def column_of(name: str) -> str:
+    """The column of `runs` that has a config field; one that is named like a column of ours gets a prefix."""
+    return f"config.{name}" if name in OURS else name
+
+
+def field_of(name: str, values: Sequence[Any]) -> pa.Array:
+    """A config field; the numbers of our own fields as they are there, although JSON writes 1.0 as 1."""
+    if name in FLOATS and all(value is None or type(value) in (int, float) for value in values):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return typed(values)
+
+
+def outcome_of(run: Mapping[str, Any], is_ours: bool) -> str:
+    """What became of a run: its own word where it left one, else what W&B says."""
+    if not run:
+        return "new"
+    said, state = run["summary"].get("outcome"), run["state"]
+    if state == "running":
+        return "running"
+    if said in OUTCOMES:
+        return str(said)
+    if state in ("finished", "failed"):
+        return str(state)
+    return "interrupted" if is_ours else "failed"  # crashed, killed, preempted: a launch of ours goes on with it
+
+
+def cell_fields(
+    address: Address, configs: Sequence[Mapping[str, Any]], tuned: Sequence[str], ignore: Sequence[str]
+) -> tuple[str, ...]:
+    """The fields that vary, without the tuned ones, the ignored ones and the seed.
+
+    A field that some runs lack and that has one value elsewhere does not vary where task, model, optimizer and
+    scheduler decide which runs have it.
+    """
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    for option, asked in (("--tuned", tuned), ("--ignore", ignore)):
+        for name in asked:
+            if name not in names:
+                raise UserError(f"{address}: {option}: no run has the config field {name!r}; {expected(name, names)}")
+    found = []
+    for name in names:
+        if name in ("seed", *tuned, *ignore):
+            continue
+        values = {json.dumps(config.get(name)) for config in configs}
+        if len(values) == 1:
+            continue
+        if len(values) == 2 and "null" in values and name not in PARENTS:
+            by_parent: dict[str, set[bool]] = {}
+            for config in configs:
+                key = json.dumps([config.get(parent) for parent in PARENTS])
+                by_parent.setdefault(key, set()).add(config.get(name) is None)
+            if len(by_parent) > 1 and all(len(kinds) == 1 for kinds in by_parent.values()):
+                continue
+        found.append(name)
+    return tuple(found)
