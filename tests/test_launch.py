@@ -132,6 +132,7 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
     assert answer.stdout.splitlines()[-1] == "0 []"
 
 
+@pytest.mark.long  # the chaos of make test kills worker and driver too
 def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
     run: Run, start: Start, spec_file: SpecFile, tmp_path: Path
 ) -> None:
@@ -266,6 +267,7 @@ def test_a_trial_that_another_process_runs_is_not_run_beside_it(run: Run, start:
     assert f"pid {process.pid}" in answer.stderr
 
 
+@pytest.mark.long  # as test_tracking's, with a whole launch
 def test_online_a_killed_launch_ends_as_one_complete_run_per_trial(
     run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, wandb_server: Wandb
 ) -> None:

@@ -60,7 +60,7 @@ def paste(project: Path) -> dict[str, str]:
 def check(project: Path, printed: dict[str, str]) -> None:
     quickstart = printed["make quickstart"]
     assert "quickstart: 72 finished" in quickstart
-    assert "| rho | constant" in quickstart and quickstart.rstrip().splitlines()[-1].startswith("selected: ")
+    assert "| rho | constant" in quickstart and "\nselected: constant lr=" in quickstart
     for path in (
         "quickstart-plots/robustness.png",
         "quickstart-plots/robustness.svg",
