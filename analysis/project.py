@@ -170,13 +170,16 @@ class Project:
 
     def histories(self, wanted: Sequence[Wanted], progress: Callable[[int], None]) -> Iterator[tuple[str, pa.Table]]:
         """By run its rows in the order of their steps. `progress` is told of every run that has arrived."""
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        pool = ThreadPoolExecutor(REQUESTS_AT_ONCE)
+        try:
             for batch, tables in zip(_batches(wanted), pool.map(self._batch, _batches(wanted)), strict=True):
                 for one, table in zip(batch, tables, strict=True):
                     if table.num_rows != one.rows and one.last - one.first >= WINDOW:
                         table = self._windows(one)  # noqa: PLW2901  # the server thinned it out
                     yield one.run, table
                 progress(len(batch))
+        finally:
+            pool.shutdown(cancel_futures=True)  # of an error nobody asks what else was to come
 
     def _windows(self, wanted: Wanted) -> pa.Table:
         """A long history, in pieces that are never sampled."""

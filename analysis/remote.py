@@ -73,10 +73,16 @@ def pull_wandb(
         )
         history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
         made = old.updated([run.id for run in runs], described, history)
-        found = keeper.save(made, **said, short=", ".join(short))
-        if short:
-            raise UserError(_short(address, short))
-        return _pulled(address, request, found)
+        try:
+            if short:
+                raise UserError(_short(address, short))
+            pulled = _pulled(address, request, made)
+        except UserError:  # what was fetched is kept, and what is wrong with the request is not
+            good = said["request"] if short else old.said("request")
+            keeper.save(made, **{**said, "request": good}, short=", ".join(short))
+            raise
+        keeper.save(made, **said, short="")
+        return pulled
 
 
 def read_wandb(address: Address, cache: Path) -> Pulled:
@@ -85,22 +91,21 @@ def read_wandb(address: Address, cache: Path) -> Pulled:
     Raises `UserError` where nothing was pulled yet, or not all of it.
     """
     found = _cache(address, cache).load()
-    if not found.runs.num_rows:
+    if not found.said("request"):
         raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
     if found.said("short"):
         raise UserError(_short(address, found.said("short").split(", ")))
-    given = json.loads(found.said("request"))
-    return _pulled(
-        address, Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])}), found
-    )
+    return _pulled(address, _request(found), found)
 
 
 def last_request(address: Address, cache: Path) -> Request | None:
     """What was asked for with the last pull, None where there was none."""
-    text = _cache(address, cache).load().said("request")
-    if not text:
-        return None
-    given = json.loads(text)
+    found = _cache(address, cache).load()
+    return _request(found) if found.said("request") else None
+
+
+def _request(cached: Cached) -> Request:
+    given = json.loads(cached.said("request"))
     return Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])})
 
 

@@ -186,3 +186,18 @@ def test_a_spec_and_a_protocol_beside_it_are_refused(tmp_path: Path) -> None:
     spec.write_text(json.dumps(SPEC))
     with pytest.raises(UserError, match="--spec says what is tuned and what selects"):
         pull(ADDRESS, cache=tmp_path, spec=spec, metric="acc")
+
+
+def test_a_wrong_request_does_not_replace_a_good_one(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", foreign())
+    with pytest.raises(UserError, match="--metric: 'test/top1' was logged by no run"):
+        pull(ADDRESS, cache=tmp_path)
+    with pytest.raises(UserError, match="has not been pulled"):
+        pull(ADDRESS, cache=tmp_path, refresh=False)
+    before = wandb_server.dump()["requests"]["Histories"]
+    good = pull(ADDRESS, cache=tmp_path, **MAPPED)
+    assert wandb_server.dump()["requests"]["Histories"] == before, "what had arrived was kept"
+    with pytest.raises(UserError, match="--tuned: no run has the config field 'lrr'"):
+        pull(ADDRESS, cache=tmp_path, tuned=["lrr"])
+    assert pull(ADDRESS, cache=tmp_path, refresh=False).protocol == good.protocol
+    assert pull(ADDRESS, cache=tmp_path).protocol == good.protocol
