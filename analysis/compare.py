@@ -246,8 +246,16 @@ def _beside(
 
 
 def published_of(published: Published, selection: Selection) -> Any:
-    """For `analysis.figures`: of a table's cells the published ones, as rho, scheduler, mean, std; None for none."""
+    """For `analysis.figures`: of a table's cells the published ones, as rho, scheduler, mean, std; None for none.
+
+    Raises `UserError` where there are none for any table.
+    """
     ours = _by_table(selection)
+    keys = {cell_key(cell)[:4] for cell in published.cells.to_dict("records")}
+    if not keys & {ours(cell) for cell in selection.cells.to_dict("records")}:
+        raise NothingToCompareError(
+            f"--published {published.name}: none of its tables is in {selection.pulled.protocol.name}"
+        )
 
     def find(cells: pd.DataFrame) -> pd.DataFrame | None:
         kinds = {ours(cell) for cell in cells.to_dict("records")}

@@ -54,10 +54,11 @@ def render_report(
     protocol, runs = selection.pulled.protocol, selection.pulled.runs
     outcomes = runs["outcome"].value_counts()
     layout = Layout.of(selection)
-    compared, without = None, ""
+    compared, beside, without = None, None, ""
     if published is not None:
         try:
             compared = compare(selection.pulled, published, epoch=selection.epoch, where=where)
+            beside = published_of(published, selection)
         except NothingToCompareError as error:
             without = str(error)
     return environment.get_template("report.html.j2").render(
@@ -75,7 +76,7 @@ def render_report(
         verdicts=_verdicts(selection, layout),
         tables=[_table(selection, values, cells, layout) for values, cells in subtables(selection, layout)],
         numbers=_download(long_table(selection)),
-        plots=_plots(selection, published),
+        plots=_plots(selection, beside),
         most_tables=MOST_TABLES,
         compared=None if compared is None else _compared(compared),
         selection=_selection_rows(selection),
@@ -155,8 +156,7 @@ def _title(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in values.items())
 
 
-def _plots(selection: Selection, published: Published | None) -> list[dict[str, str]]:
-    beside = None if published is None else published_of(published, selection)
+def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
     found = []
     for drawn in figures(selection, published=beside, tables=MOST_TABLES):
         data = base64.b64encode(image(drawn.figure, "svg")).decode()
