@@ -209,6 +209,8 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
     Where the types have nothing in common (a number here, text there) the column becomes text.
     """
+    if all(table.schema.equals(tables[0].schema) for table in tables):
+        return pa.concat_tables(tables).combine_chunks()
     try:
         return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except pa.ArrowTypeError:

@@ -71,7 +71,7 @@ def pull_wandb(
                 "run": pa.array([json.dumps(vars(run)) for run in changed], pa.string()),
             }
         )
-        history = joined([empty_history().select(["trial_id"]), *[_owned(i, table) for i, table in tables.items()]])
+        history = _together(tables)
         made = old.updated([run.id for run in runs], described, history)
         try:
             if short:
@@ -127,8 +127,13 @@ def _ordered(history: pa.Table) -> pa.Table:
     return history.select([*(name for name in ours if name in there), *sorted(set(there) - set(ours))])
 
 
-def _owned(run_id: str, table: pa.Table) -> pa.Table:
-    return table.add_column(0, "trial_id", pa.array([run_id] * table.num_rows, pa.string()))
+def _together(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows of all runs, with the run of each."""
+    some = {run_id: table for run_id, table in tables.items() if table.num_rows}
+    if not some:
+        return empty_history().select(["trial_id"])
+    owners = np.repeat(list(some), [table.num_rows for table in some.values()])
+    return joined(list(some.values())).add_column(0, "trial_id", pa.array(owners, pa.string()))
 
 
 def _fetch(

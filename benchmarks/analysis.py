@@ -173,8 +173,8 @@ def loop() -> tuple[float, dict[str, list[float]]]:
     """What people write: seconds, and the test accuracies of every run."""
     import wandb
 
-    api = wandb.Api(timeout=120)
     began = time.perf_counter()
+    api = wandb.Api(timeout=120)
     found = {run.id: [row["test/top1"] for row in run.scan_history()] for run in api.runs("lab/p")}
     return time.perf_counter() - began, found
 

@@ -250,11 +250,11 @@ def _bucket(run: Run) -> dict[str, Any]:
         return json.dumps([json.dumps(_finite(json.loads(line))) for line in run.history[-1:]])
 
     def keys(_arguments: dict[str, Any]) -> dict[str, Any] | None:
-        steps = [row["_step"] for row in map(json.loads, run.history[-1:]) if "_step" in row]
+        steps = [sent_line(line)[0] for line in run.history[-1:] if '"_step"' in line]
         return {"lastStep": steps[0], "sets": [], "keys": {}} if steps else None
 
     def summary(_arguments: dict[str, Any]) -> str:
-        return json.dumps(_finite(json.loads(run.summary)))
+        return sent_line(run.summary)[1]
 
     def history(arguments: dict[str, Any]) -> list[str]:
         """Rows with minStep <= step < maxStep, evenly thinned out to `samples`."""
@@ -372,7 +372,7 @@ def _bounds(given: Mapping[str, Any]) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=1_000_000)
 def sent_line(line: str) -> tuple[int, str]:
-    """The step of a row of a history, and the row as it is sent."""
+    """The step of a row of a history, or of a summary, and the row as it is sent."""
     row = json.loads(line)
     special = "NaN" in line or "Infinity" in line
     return row.get("_step", 0), json.dumps(_finite(row)) if special else line
