@@ -56,7 +56,7 @@ def pull_wandb(
         runs = project.runs()
         if not runs:
             raise UserError(f"{address}: no run matches; {project.what_there_is()}")
-        known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp", "rows"]).to_pylist()}
+        known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp"]).to_pylist()}
         changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
         said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
         if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):

@@ -132,7 +132,7 @@ def _read(
 
 
 def _recorded(state: TrialState, record: Mapping[str, Any] | None) -> str:
-    """The outcome as its file has it; a damaged one is read again every time, and has no values meanwhile."""
+    """The outcome as its file has it; a trial whose record is damaged counts as failed and has no values."""
     if state.state in ("diverged", "failed") or record is None:
         return state.state
     return str(record["outcome"])
