@@ -23,7 +23,7 @@ UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
 """The columns that order a history: ours, and W&B's own where none is logged."""
-LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse")
+LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "suboptimality", "distance")
 GAINS: Final = ("acc", "top1", "top5", "auc", "f1", "precision", "recall", "iou", "map", "bleu", "reward")
 SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Numbers as W&B's server spells them."""

@@ -21,7 +21,7 @@ from analysis.frames import SPECIAL, Protocol, Pulled, empty_history, frame, joi
 from analysis.project import Project, RemoteRun, Wanted
 from analysis.stored import protocol_of
 from sweeps.spec import SweepSpec
-from trainer.history import HISTORY_COLUMNS
+from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from trainer.registry import UserError
 
 
@@ -123,7 +123,7 @@ def _short(address: Address, runs: Sequence[str]) -> str:
 def _ordered(history: pa.Table) -> pa.Table:
     """Our columns in their order, then all others: the order of keys in W&B's answers is drawn at random."""
     there = history.column_names
-    ours = ["trial_id", "_step", *HISTORY_COLUMNS]
+    ours = ["trial_id", "_step", *HISTORY_COLUMNS, *PROBLEM_COLUMNS]
     return history.select([*(name for name in ours if name in there), *sorted(set(there) - set(ours))])
 
 

@@ -33,6 +33,9 @@ stack of 9 costs about six tenths of a stack of one, and wider ones save no more
 perceptron gain anything. A GPU's line comes from `benchmarks/gpu.py`, which prints it.
 """
 
+CONVEX_STACK: Final = 64
+"""`stack: auto` of a convex task: `benchmarks/theory.py` finds wider ones faster by a row, but few sweeps fill them."""
+
 
 @dataclass(frozen=True)
 class TrialState:
@@ -170,6 +173,8 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
         return len(spec.seeds), ""
     first = trial.family.first
     model = first.model
+    if spec.launch.stack == "auto" and component("task", first.task).problem:
+        return CONVEX_STACK, ""
     if spec.launch.stack == "auto":
         device = device_class() if spec.launch.gpus else "cpu"
         if device not in STACKS:

@@ -13,6 +13,7 @@ from sweeps.plan import FINAL
 from sweeps.provenance import provenance
 from sweeps.store import Store
 from trainer.config import TrialConfig
+from trainer.plugins import component
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def digits(signature: str) -> str:
 
 def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:
     """The record of a trial that starts or is continued here."""
-    fresh = {
+    fresh: dict[str, Any] = {
         "trial_id": config.trial_id,
         "outcome": "running",
         "width": job.width,
@@ -71,6 +72,10 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
         "sessions": [],
         "notes": [],
     }
+    if component("task", config.task).problem:
+        from trainer.coverage import problem_for  # numpy is read only where a convex problem is trained
+
+        fresh["constants"] = problem_for(config).constants()
     return {
         **fresh,
         **(old or {}),

@@ -18,8 +18,10 @@ from sweeps.expand import SCALARS, Family, Point, SweepTrial, nested
 from sweeps.search import Space, Suggestion, distinct_draws
 from sweeps.source import KeyPath, Source, SpecError, kind_of, read_yaml
 from trainer.config import TrialConfig
-from trainer.history import METRICS
-from trainer.registry import ConfigError, Count, expected, number
+from trainer.history import CLASSIFICATION_METRICS, METRICS, PROBLEM_METRICS
+from trainer.options import Count, number
+from trainer.plugins import component
+from trainer.registry import ConfigError, expected
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 IGNORED: Final = ("program", "command")
@@ -322,6 +324,12 @@ class SweepSpec(_Strict):
         for config in [*checked, *families.values()]:
             if self.metric.name.startswith("val/") and not config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
+            convex = bool(component("task", config.task).problem)
+            measured = ("train/loss", *PROBLEM_METRICS) if convex else CLASSIFICATION_METRICS
+            if self.metric.name not in measured:
+                raise where.error(
+                    ("metric",), f"metric {self.metric.name}: {config.task} has no such; {expected('', measured)}"
+                )
 
     def _check_method(self) -> None:
         """Whether every entry fits the method."""

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ray import tune
 from ray.tune.experiment import Trial
@@ -23,6 +24,9 @@ from sweeps.record import Job
 from sweeps.rows import RowProgress
 from sweeps.worker import StackRun
 from trainer.tracking import Online
+
+REPORT_SECONDS: Final = 0.2
+"""Least time between two reports to Tune, each of which costs the driver some milliseconds."""
 
 _online: Online | None = None
 
@@ -53,6 +57,7 @@ class StackTrainable(tune.Trainable):
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._terminated = threading.Event()
         signal.signal(signal.SIGTERM, self._terminate)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # Ray's servers are started deaf to it
 
     def _terminate(self, *_: object) -> None:
         self._terminated.set()
@@ -66,7 +71,23 @@ class StackTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train one epoch of the first stack that is not over."""
+        """Train the first stack that is not over: an epoch, or where epochs are short as many as a report is worth.
+
+        Where results decide what is run, every epoch is reported by itself.
+        """
+        rows: list[dict[str, Any]] = []
+        began = time.monotonic()
+        while self._jobs:
+            early = self._jobs[0].early
+            rows += [vars(row) for row in self._advance()]
+            if self._terminated.is_set():
+                os._exit(128 + signal.SIGTERM)  # all is stored; Tune starts another worker, if it goes on at all
+            if early or time.monotonic() - began >= REPORT_SECONDS:
+                break
+        return {"rows": rows, "done": not self._jobs}
+
+    def _advance(self) -> list[RowProgress]:
+        """One epoch."""
         if self._run is None:
             online = _worker_online() if self._online else None
             self._run = StackRun(self._jobs[0], online, interrupted=self._terminated.is_set)
@@ -74,9 +95,7 @@ class StackTrainable(tune.Trainable):
         if progress is None or self._run.is_over:
             self._close()
             self._jobs.pop(0)
-        if self._terminated.is_set():
-            os._exit(128 + signal.SIGTERM)  # everything is stored; Tune starts another worker, if it goes on at all
-        return {"rows": [vars(row) for row in progress or []], "done": not self._jobs}
+        return progress or []
 
     def cleanup(self) -> None:
         """End the process's work in order."""

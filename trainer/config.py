@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from trainer.options import Count, number
 from trainer.plugins import component, is_own
 from trainer.registry import (
     AUGMENTATIONS,
@@ -18,9 +19,7 @@ from trainer.registry import (
     REQUIRED,
     Component,
     ConfigError,
-    Count,
     expected,
-    number,
 )
 
 NUMERICS: Final = 1
@@ -93,7 +92,10 @@ class TrialConfig(BaseModel):
             if kind not in values:
                 raise ConfigError(kind, f"missing; {expected('', REGISTRY[kind])}")
         parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
+        _require_together(parts, values)
         used = _used(parts)
+        for key in values.keys() & set(parts["scheduler"].fixes):
+            raise ConfigError(key, f"scheduler {values['scheduler']!r} fixes it itself; leave it out")
         for key in CONDITIONAL & values.keys() - used.keys():
             readers = _readers(key)
             chosen = ", ".join(f"{kind} {values[kind]!r}" for kind in readers)
@@ -106,11 +108,22 @@ class TrialConfig(BaseModel):
                 values[key] = default
         for kind, part in parts.items():
             values[f"{kind}_options"] = _options(kind, part, values)
+        if parts["task"].precisions:
+            values.setdefault("precision", parts["task"].precisions[0])
         return values
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         task = component("task", self.task)
+        if task.precisions and self.precision not in task.precisions:
+            raise ConfigError(
+                "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
+            )
+        if task.problem:
+            from trainer.coverage import require_covered  # numpy is read only where a convex problem is asked for
+
+            require_covered(self)
+            return self
         if self.augmentation is not None and self.augmentation not in task.augmentations:
             raise ConfigError(
                 "augmentation",
@@ -180,8 +193,11 @@ class TrialConfig(BaseModel):
     @property
     def signature(self) -> str:
         """What all rows of one stack share, as a string that can be compared and sorted."""
+        optimizer = component("optimizer", self.optimizer)
         shared = {key: getattr(self, key) for key in _SHARED}
-        shared["family"] = component("optimizer", self.optimizer).family
+        shared["family"] = optimizer.family
+        if optimizer.rowwise_options:
+            del shared["optimizer_options"]
         return json.dumps(shared, sort_keys=True)
 
     def flat(self) -> dict[str, Scalar]:
@@ -223,7 +239,27 @@ def radius_schedules() -> tuple[str, ...]:
 
 
 def _used(parts: Mapping[str, Component]) -> dict[str, Any]:
-    return {key: default for part in parts.values() for key, default in part.uses.items()}
+    fixed = parts["scheduler"].fixes
+    return {key: default for part in parts.values() for key, default in part.uses.items() if key not in fixed}
+
+
+def _require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` where two of the components are not made for each other."""
+    for kind, other, valid in (
+        ("task", "model", parts["task"].models),
+        ("optimizer", "scheduler", parts["optimizer"].schedulers),
+        ("scheduler", "optimizer", parts["scheduler"].optimizers),
+    ):
+        if valid and values[other] not in valid:
+            raise ConfigError(other, f"{values[other]!r} is not for {kind} {values[kind]!r}; {expected('', valid)}")
+    needs = parts["scheduler"].needs
+    if needs and not parts["task"].problem:
+        convex = [name for name, part in REGISTRY["task"].items() if part.problem]
+        raise ConfigError(
+            "scheduler",
+            f"{values['scheduler']!r} needs {', '.join(needs)} of the task, which {values['task']!r} does not know; "
+            f"tasks that do: {', '.join(convex)}",
+        )
 
 
 def _readers(key: str) -> dict[str, list[str]]:

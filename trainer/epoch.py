@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from trainer.augment import epoch_draws
-from trainer.data import epoch_order, stream_seed
+from trainer.convex import Convex
+from trainer.data import stream_seed
 from trainer.graph import Capture, Replay
 from trainer.stack import Stack, Step
 
@@ -44,6 +45,7 @@ class EpochResult(NamedTuple):
 
     sums: Sums
     images: int
+    steps: int
     training_seconds: float
     started: float  # time.perf_counter()
 
@@ -76,14 +78,14 @@ class EpochRunner:
         stack.step_sizes.start_epoch(epoch - 1)
         self._start_sums()
         seeds = [config.seed for config in stack.configs]
-        size = len(stack.task.train)
-        order = epoch_order(seeds, epoch, size).to(stack.device)
+        order = stack.task.order(seeds, epoch, self._config.batch_size).to(stack.device)
         draws = None
         if self._augments:
-            draws = epoch_draws(seeds, epoch, size, stack.task.input_shape).to(stack.device)
-        times = torch.arange(steps, steps + math.ceil(size / self._config.batch_size), device=stack.device)
+            draws = epoch_draws(seeds, epoch, stack.task.size, stack.task.input_shape).to(stack.device)
+        per_epoch = stack.task.steps_per_epoch(self._config.batch_size)
+        times = torch.arange(steps, steps + per_epoch, device=stack.device)
         step = self._replay or self._one_step
-        images = 0
+        images = taken = 0
         with _seeded(stack, epoch):
             for index, positions in enumerate(order.split(self._config.batch_size, dim=1)):
                 if stop():
@@ -91,12 +93,12 @@ class EpochRunner:
                 first, last = images, images + positions.shape[1]
                 inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
                 step(*inputs)
-                images = last
+                images, taken = last, taken + 1
                 if stack.device.type == "cpu" and not stack.active.any():
                     break  # elsewhere asking would be a sync in every step
         if stack.device.type == "cuda":
             torch.cuda.synchronize(stack.device)  # once an epoch, so that its time is its own
-        return EpochResult(self._sums, images, time.perf_counter() - started, started)
+        return EpochResult(self._sums, images, taken, time.perf_counter() - started, started)
 
     def rehearse(self, count: int) -> None:
         """One step on the first `count` images, to see whether it can be done."""
@@ -160,13 +162,15 @@ def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
 def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:
     """This step's value of each of `MEANS`: (quantities, K)."""
     p = done.proposal
-    top1, top5 = stack.task.hits(p.x.logits, labels)
-    size = labels.shape[1]
+    if isinstance(stack.task, Convex):
+        top1 = top5 = torch.full_like(p.x.loss, torch.nan)
+    else:
+        top1, top5 = (count / labels.shape[1] for count in stack.task.hits(p.x.logits, labels))
     return torch.stack(
         [
             p.x.loss,
-            top1 / size,
-            top5 / size,
+            top1,
+            top5,
             p.gamma.value,
             p.gamma.capped.to(p.x.loss.dtype),
             p.gamma.zeroed.to(p.x.loss.dtype),

@@ -5,13 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 SPLITS: Final = ("train", "val", "test")
-METRICS: Final = tuple(f"{split}/{value}" for split in SPLITS for value in ("loss", "top1", "top5"))
-"""What can select epochs and tuned parameters. Accuracies are fractions of the images."""
+CLASSIFICATION_METRICS: Final = tuple(f"{split}/{value}" for split in SPLITS for value in ("loss", "top1", "top5"))
+"""What is measured of a classification task. Accuracies are fractions of the images."""
+
+PROBLEM_METRICS: Final = (
+    "suboptimality",  # f(x) - f* at the row's last x
+    "suboptimality/relative",  # (f(x) - f*) / (f(x^0) - f*)
+    "suboptimality/cesaro",  # f of the average of x^0 .. x^(T-1), minus f*
+    "distance",  # ||x - x*||^2
+    "distance/relative",  # ||x - x*||^2 / ||x^0 - x*||^2
+)
+"""What is measured of a convex task, over all f_i, after the row's steps."""
+
+METRICS: Final = (*CLASSIFICATION_METRICS, *PROBLEM_METRICS)
+"""What can select epochs and tuned parameters."""
+
+HITS: Final = (1e-6, 1e-10)
+"""Relative suboptimalities of which a convex task's history says when they were first reached."""
 
 HISTORY_COLUMNS: Final = (
     "epoch",  # 1 .. T
     "step",  # counted steps behind the row
-    *METRICS,  # train: means over the epoch's mini-batches at x, before the update; val, test: after the epoch
+    *CLASSIFICATION_METRICS,  # train: means over the epoch's batches at x, before the update; val, test: after it
     "gamma/mean",  # step size, over the epoch's steps
     "gamma/min",
     "gamma/max",
@@ -25,6 +40,15 @@ HISTORY_COLUMNS: Final = (
     "partial",  # the epoch in which the row diverged: means over its counted steps
 )
 """One row per epoch; a value that was not measured is None."""
+
+PROBLEM_COLUMNS: Final = (
+    *PROBLEM_METRICS,
+    "iterations/1e-6",  # steps until the relative suboptimality was first that small; None: not yet
+    "iterations/1e-10",
+    "violations/gamma",  # steps so far whose step size was below the paper's bound; None where it claims none
+    "violations/descent",  # steps so far in which ||x - x*||^2 grew more than the paper allows
+)
+"""More columns, which only convex tasks have; the violations only with `task_options.check`."""
 
 TIMING_COLUMNS: Final = ("images_per_second", "seconds")
 """The only ones that differ between two runs of one trial."""

@@ -99,6 +99,22 @@ def resnet32(input_shape: Sequence[int], classes: int) -> nn.Module:
     return ResNet(input_shape, classes, blocks=5)
 
 
+class Linear(nn.Module):
+    """One linear layer without bias, torch's default initialisation: softmax regression, which is convex."""
+
+    def __init__(self, input_shape: Sequence[int], classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(torch.Size(input_shape).numel(), classes, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.linear(x.flatten(1)))
+
+
+def linear(input_shape: Sequence[int], classes: int) -> nn.Module:
+    """x -> W x; of a convex task the rows of the stack are x itself, and nothing is built."""
+    return Linear(input_shape, classes)
+
+
 def mlp(input_shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 2) -> nn.Module:
     """A multilayer perceptron, the cheapest real model: for tests and near-zero work."""
     return MLP(input_shape, classes, hidden, layers)

@@ -13,18 +13,22 @@ import torch
 from torch import Tensor
 
 from trainer.config import TrialConfig
-from trainer.schedulers import Gamma
+from trainer.schedulers import Decreasing, Gamma, published_radius
 
 State = Mapping[str, Tensor]
 
 
 class Pass(NamedTuple):
-    """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes)."""
+    """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
+
+    `gap` (K,) is f - f* without cancellation, where a convex task knows it of this mini-batch.
+    """
 
     loss: Tensor
     grad: Tensor
     norm: Tensor
     logits: Tensor
+    gap: Tensor | None = None
 
 
 Oracle = Callable[[Tensor], Pass]
@@ -107,6 +111,11 @@ class SGD(Optimizer):
         return Proposal(new, state, x, x, gamma)
 
 
+def decay_power(config: TrialConfig) -> float:
+    """p of rho_t = rho / (t + 1)^p."""
+    return {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}[config.rho_schedule or "constant"]
+
+
 class SharpnessAware(Optimizer):
     r"""USAM and SAM, the rows of one family.
 
@@ -114,18 +123,18 @@ class SharpnessAware(Optimizer):
         e = x + rho_t grad f(x) / ||grad f(x)||      (SAM; e = x where the gradient is zero)
         x - gamma (grad f(e) + weight_decay x)
 
-    rho_t is rho, rho / sqrt(t + 1) or rho / (t + 1) by `rho_schedule`. Weight decay enters neither the perturbation
-    nor the Polyak numerator. Source: eqs. (USAM) and (SAM) of the paper's introduction, Algorithm 1, and the published
-    package `sam-sps`.
+    rho_t is rho, rho / sqrt(t + 1) or rho / (t + 1) by `rho_schedule`, or what a published baseline fixes. Weight decay
+    enters neither the perturbation nor the Polyak numerator. Source: eqs. (USAM) and (SAM) of the paper's introduction,
+    Algorithm 1, and the published package `sam-sps`.
     """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._rho = torch.tensor([c.rho for c in configs], **self.place)
+        self._rho = torch.tensor([published_radius(c) if c.rho is None else c.rho for c in configs], **self.place)
         self._normalised = torch.tensor([c.optimizer == "sam" for c in configs], device=device)
-        powers = {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}
-        self._decay = torch.tensor([powers[c.rho_schedule or "constant"] for c in configs], **self.place)
-        self._decays = any(c.rho_schedule != "constant" for c in configs)
+        self._decay = torch.tensor([decay_power(c) for c in configs], **self.place)
+        self._decays = any(decay_power(c) for c in configs)
+        self._follows = Decreasing.of(configs, device, dtype)
 
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
         """A pass at x, a pass at e."""
@@ -141,5 +150,7 @@ class SharpnessAware(Optimizer):
         rho = self._rho
         if self._decays:
             rho = torch.where(self._decay > 0, rho / (step.to(rho.dtype) + 1.0) ** self._decay, rho)
+        if self._follows is not None:
+            rho = self._follows.radius(step, rho)
         by_length = torch.where(norm > 0, rho / norm, torch.zeros_like(norm))
         return torch.where(self._normalised, by_length, rho)

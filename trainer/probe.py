@@ -25,6 +25,7 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
         return
     import torch
 
+    from trainer.convex import Convex
     from trainer.epoch import EpochRunner
     from trainer.stack import Stack
     from trainer.tasks import load_task
@@ -34,6 +35,9 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
         task = load_task(config, data)
         with torch.random.fork_rng(devices=[]):
             stack = Stack([config], task)
+            if isinstance(task, Convex):
+                EpochRunner(stack).rehearse(config.batch_size)
+                return
             images, _ = next(task.test.chunks(count))
             shape = tuple(stack.evaluate(task.normalise(images)).shape)
             if shape != (1, len(images), task.classes):

@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trainer.options import (
+    AccumulatorOptions,
+    LogisticOptions,
+    MLPOptions,
+    MomentOptions,
+    Options,
+    PublishedOptions,
+    RidgeOptions,
+)
 
 
 class UserError(ValueError):
@@ -43,31 +53,6 @@ class Required:
 REQUIRED: Final = Required()
 
 
-class Options(BaseModel):
-    """Options of a component: flat, typed, unknown ones refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-def number(value: object) -> object:
-    """Refuse true and false where a number is meant: pydantic would take them for 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError("Input should be a number, not true or false")
-    return value
-
-
-Count = Annotated[int, BeforeValidator(number), Field(ge=1)]
-
-
-class MLPOptions(Options):
-    """Options of the model `mlp`."""
-
-    hidden: Count = 64  # units per hidden layer
-    layers: Annotated[int, BeforeValidator(number), Field(ge=0)] = (
-        2  # hidden layers; 0 is softmax regression, which is convex
-    )
-
-
 AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
 
 
@@ -92,6 +77,16 @@ class Component:
     input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
     classes: int = 0
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data where that is not done
+    problem: str = ""  # of a convex task with known constants: its kind in `trainer.problems`
+    precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
+    models: tuple[str, ...] = ()  # valid ones; empty: all
+    # of an optimizer:
+    schedulers: tuple[str, ...] = ()  # valid ones; empty: all
+    rowwise_options: bool = False  # rows of one stack may differ in its options
+    # of a scheduler:
+    fixes: tuple[str, ...] = ()  # config fields of the optimizer that it chooses itself
+    optimizers: tuple[str, ...] = ()  # valid ones; empty: all
+    needs: tuple[str, ...] = ()  # constants of a convex task
 
     def load(self) -> Any:
         """Import what the name stands for."""
@@ -168,6 +163,11 @@ _SHARPNESS: Final = {
     **_DESCENT,
 }
 
+_TWO_PASSES: Final = {"batchnorm_statistics": "both"}
+_ADAPTIVE: Final[Any] = {"schedulers": ("constant", "cosine"), "rowwise_options": True}
+_PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",)}
+_CONVEX: Final[Any] = {"augmentations": (), "precisions": ("float64",), "models": ("linear",)}
+
 _CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
 
 TASKS: Final[Mapping[str, Component]] = {
@@ -198,22 +198,62 @@ TASKS: Final[Mapping[str, Component]] = {
         classes=100,
         prepare="trainer.cifar:CIFAR100.prepare",
     ),
+    "ridge": Component("trainer.convex:load", options=RidgeOptions, problem="ridge", **_CONVEX),
+    "logistic": Component("trainer.convex:load", options=LogisticOptions, problem="logistic", **_CONVEX),
 }
 MODELS: Final[Mapping[str, Component]] = {
     "resnet8": Component("trainer.models:resnet8"),
     "resnet20": Component("trainer.models:resnet20"),
     "resnet32": Component("trainer.models:resnet32"),
     "mlp": Component("trainer.models:mlp", options=MLPOptions),
+    "linear": Component("trainer.models:linear"),
 }
 OPTIMIZERS: Final[Mapping[str, Component]] = {
     "sgd": Component("trainer.optimizers:SGD", uses=_DESCENT, family="sgd"),
     "usam": Component("trainer.optimizers:SharpnessAware", uses=_SHARPNESS, family="sam"),
     "sam": Component("trainer.optimizers:SharpnessAware", uses=_SHARPNESS, family="sam"),
+    "adasam": Component(
+        "trainer.adaptive:AdaSAM",
+        uses={"rho": REQUIRED, **_TWO_PASSES},
+        options=MomentOptions,
+        family="adasam",
+        **_ADAPTIVE,
+    ),
+    "lightsam-i": Component(
+        "trainer.adaptive:LightSAM1",
+        uses={"rho": REQUIRED, **_TWO_PASSES},
+        options=AccumulatorOptions,
+        family="lightsam-i",
+        **_ADAPTIVE,
+    ),
+    "lightsam-ii": Component(
+        "trainer.adaptive:LightSAM2",
+        uses={"rho": REQUIRED, **_TWO_PASSES},
+        options=AccumulatorOptions,
+        family="lightsam-ii",
+        **_ADAPTIVE,
+    ),
+    "lightsam-iii": Component(
+        "trainer.adaptive:LightSAM3",
+        uses={"rho": REQUIRED, **_TWO_PASSES},
+        options=MomentOptions,
+        family="lightsam-iii",
+        **_ADAPTIVE,
+    ),
+    "sa-sam": Component("trainer.adaptive:SASAM", uses=_TWO_PASSES, family="sa-sam", schedulers=("constant",)),
 }
 SCHEDULERS: Final[Mapping[str, Component]] = {
     "constant": Component("trainer.schedulers:Constant", uses={"lr": REQUIRED}),
     "cosine": Component("trainer.schedulers:Cosine", uses={"lr": REQUIRED, "lr_min": 0.0}),
     "polyak": Component("trainer.schedulers:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}),
+    "polyak-deterministic": Component("trainer.schedulers:DeterministicPolyak", needs=("f_star",)),
+    "andriushchenko2022": Component(
+        "trainer.schedulers:Published", options=PublishedOptions, needs=("L", "L_max", "mu"), **_PUBLISHED
+    ),
+    "khanh2024": Component("trainer.schedulers:Published", needs=("L",), **_PUBLISHED),
+    "oikonomou2025": Component(
+        "trainer.schedulers:Published", options=PublishedOptions, needs=("L", "L_max", "mu"), **_PUBLISHED
+    ),
 }
 REGISTRY: Final[Mapping[str, Mapping[str, Component]]] = {
     "task": TASKS,

@@ -9,14 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config import TrialConfig
+from trainer.convex import Convex
 from trainer.data import stream_seed
 from trainer.engine import Buffers, flatten, make_engine
 from trainer.layers import use_bfloat16
+from trainer.monitor import Monitor
 from trainer.optimizers import Optimizer, Pass, Proposal
+from trainer.oracles import ByModule, ClosedForm, Oracles
 from trainer.plugins import component
 from trainer.registry import ConfigError
 from trainer.schedulers import Gamma, Seen, StepSizes
-from trainer.tasks import DTYPES, Classification
+from trainer.tasks import DTYPES, Classification, Task
 
 
 class Step(NamedTuple):
@@ -36,21 +39,26 @@ class Stack:
     At K = 1 there is no vmap: the step costs what the plain module costs.
     """
 
-    def __init__(
-        self, configs: Sequence[TrialConfig], task: Classification, device: torch.device | str = "cpu"
-    ) -> None:
+    def __init__(self, configs: Sequence[TrialConfig], task: Task, device: torch.device | str = "cpu") -> None:
         first = configs[0]
         assert len({c.signature for c in configs}) == 1, "rows of one stack share their signature"
         self.configs = list(configs)
         self.device = torch.device(device)
         self.dtype = DTYPES[first.precision]
         self.task = task.to(self.device, self.dtype)
-        module, rows = _initialise(self.configs, task, self.dtype)
-        if first.precision == "bfloat16":
-            use_bfloat16(module, f"model {first.model!r}", stacked=len(configs) > 1)
-        # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
-        layout = self.device.type != "cuda" or first.precision in ("bfloat16", "tf32")
-        self._engine = make_engine(module.to(self.device), len(configs), channels_last=layout)
+        self.monitor: Monitor | None = None
+        if isinstance(self.task, Convex):
+            self._oracles: Oracles = ClosedForm(self.task)
+            rows = [_Row(self.task.start(c.seed), torch.zeros(0), torch.zeros(0, dtype=torch.int64)) for c in configs]
+            self.monitor = Monitor(configs, self.task, {"device": self.device, "dtype": self.dtype})
+        else:
+            module, rows = _initialise(self.configs, self.task, self.dtype)
+            if first.precision == "bfloat16":
+                use_bfloat16(module, f"model {first.model!r}", stacked=len(configs) > 1)
+            # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
+            layout = self.device.type != "cuda" or first.precision in ("bfloat16", "tf32")
+            engine = make_engine(module.to(self.device), len(configs), channels_last=layout)
+            self._oracles = ByModule(engine, self.task, self.configs, self.device, self.dtype)
         self.theta = torch.stack([row.parameters for row in rows]).to(self.device)
         self.buffers = Buffers(
             torch.stack([row.floats for row in rows]).to(self.device),
@@ -64,12 +72,11 @@ class Stack:
             **{f"{_OPTIMIZER}/{name}": value for name, value in self._optimizer.initial(self.theta).items()},
             **self.step_sizes.initial(),
         }
+        if self.monitor is not None:
+            self.state |= {f"{_MONITOR}/{name}": value for name, value in self.monitor.initial(self.theta).items()}
         for name, tensor in self.state.items():
             if tensor.shape[:1] != (self.width,):
                 raise ValueError(f"state {name!r} has shape {tuple(tensor.shape)}; expected K = {self.width} first")
-        self._update_statistics_twice = first.batchnorm_statistics != "first"
-        smoothing = [c.label_smoothing or 0.0 for c in configs]
-        self._smoothing = torch.tensor(smoothing, device=self.device, dtype=self.dtype) if any(smoothing) else None
 
     @property
     def width(self) -> int:
@@ -81,50 +88,64 @@ class Stack:
 
         No host sync: nothing here waits for the device.
         """
-        self._engine.begin(self.buffers, training=True)
-        first: Buffers | None = None
-        remembered = {k: v for k, v in self.state.items() if not k.startswith(f"{_OPTIMIZER}/")}
+        self._oracles.begin(self.buffers)
+        remembered = {k: v for k, v in self.state.items() if not k.startswith(_INTERNAL)}
 
         def oracle(theta: Tensor) -> Pass:
-            nonlocal first
-            logits = self._engine.forward(theta, images).to(self.dtype)
-            loss = self.task.losses(logits, labels, self._smoothing)
-            grad = self._engine.gradient(loss)
-            if first is None and not self._update_statistics_twice:
-                first = self._engine.statistics()
-            return Pass(loss.detach(), grad, torch.linalg.vecdot(grad, grad).sqrt(), logits.detach())
+            return self._oracles.pass_at(theta, images, labels)
 
         def step_size(e: Pass, ascent: Tensor) -> Gamma:
             nonlocal remembered
-            gamma, remembered = self.step_sizes.gamma(Seen(e.loss, e.grad, ascent, step), remembered)
+            gamma, remembered = self.step_sizes.gamma(Seen(e.loss, e.grad, ascent, step, e.gap), remembered)
             return gamma
 
-        own = {k.removeprefix(f"{_OPTIMIZER}/"): v for k, v in self.state.items() if k not in remembered}
+        own = self._own(_OPTIMIZER)
         proposal = self._optimizer.propose(oracle, step_size, self.theta, own, step)
-        buffers = first or self._engine.statistics()
+        buffers = self._oracles.statistics()
         finite = (
             torch.isfinite(proposal.x.loss)
             & torch.isfinite(proposal.e.loss)
             & torch.isfinite(proposal.x.norm)
             & torch.isfinite(proposal.e.norm)
-            & torch.isfinite(proposal.theta).all(1)
+            & torch.isfinite(proposal.theta.sum(1))  # a sum is finite only if every summand is
         )
         counted = self.active & finite
         state = {**{f"{_OPTIMIZER}/{k}": v for k, v in proposal.state.items()}, **remembered}
-        self.theta = _where(counted, proposal.theta, self.theta)
-        self.buffers = Buffers(
-            _where(counted, buffers.floats, self.buffers.floats),
-            _where(counted, buffers.counters, self.buffers.counters),
-        )
-        self.state = {name: _where(counted, state[name], before) for name, before in self.state.items()}
+        if self.monitor is not None:
+            followed = self.monitor.after(self._own(_MONITOR), self.theta, proposal, labels, step)
+            state |= {f"{_MONITOR}/{k}": v for k, v in followed.items()}
+        if self.device.type == "cpu" and bool(counted.all()):  # elsewhere asking would be a sync in every step
+            self.theta, self.buffers = proposal.theta, buffers
+            self.state = {name: state[name] for name in self.state}
+        else:
+            self.theta = _where(counted, proposal.theta, self.theta)
+            self.buffers = Buffers(
+                _where(counted, buffers.floats, self.buffers.floats),
+                _where(counted, buffers.counters, self.buffers.counters),
+            )
+            self.state = {name: _where(counted, state[name], before) for name, before in self.state.items()}
         self.active = counted
         return Step(proposal, counted)
 
-    @torch.no_grad()
     def evaluate(self, images: Tensor) -> Tensor:
-        """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics."""
-        self._engine.begin(self.buffers, training=False)
-        return self._engine.forward(self.theta, images.expand(self.width, *images.shape)).to(self.dtype)
+        """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics; of no convex task."""
+        assert isinstance(self._oracles, ByModule), "a convex task has no images"
+        return self._oracles.evaluate(self.theta, self.buffers, images)
+
+    def measure(self, step: int) -> dict[str, Tensor]:
+        """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
+        assert self.monitor is not None, "only of a convex task"
+        state = self._own(_MONITOR)
+        gap = self.task.gap(self.theta) if isinstance(self.task, Convex) else torch.empty(0)
+        at = torch.tensor(step, device=self.device)
+        hits = torch.where(self.active.unsqueeze(1), self.monitor.hit(state, gap, at), state["hits"])
+        self.state[f"{_MONITOR}/hits"] = hits
+        return self.monitor.measure({**state, "hits": hits}, self.theta, step)
+
+    def _own(self, prefix: str) -> dict[str, Tensor]:
+        """The state under a prefix, by its owner's names."""
+        start = f"{prefix}/"
+        return {k.removeprefix(start): v for k, v in self.state.items() if k.startswith(start)}
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step replaces, in the order of `put`."""
@@ -138,7 +159,7 @@ class Stack:
 
     def row_state(self, row: int) -> dict[str, Tensor]:
         """Views of one row's parameters, buffers, optimizer and scheduler state, for its checkpoint."""
-        kept = (f"{_OPTIMIZER}/", f"{self.configs[row].scheduler}/")
+        kept = (*_INTERNAL, f"{self.configs[row].scheduler}/")
         return {
             "theta": self.theta[row],
             "floats": self.buffers.floats[row],
@@ -161,11 +182,12 @@ class Stack:
                 tensor[row] = state[name]
             elif name == f"{_OPTIMIZER}/velocity" and not config.momentum:
                 continue  # it had no neighbour with momentum
-            elif name.startswith((f"{_OPTIMIZER}/", f"{config.scheduler}/")):
+            elif name.startswith((*_INTERNAL, f"{config.scheduler}/")):
                 raise ValueError(f"the checkpoint of {config.trial_id} lacks the state {name!r}: raise a version?")
 
 
-_OPTIMIZER = ":optimizer"  # no scheduler's name begins like that
+_OPTIMIZER, _MONITOR = ":optimizer", ":monitor"  # no scheduler's name begins like that
+_INTERNAL = (f"{_OPTIMIZER}/", f"{_MONITOR}/")
 
 
 def _where(counted: Tensor, new: Tensor, old: Tensor) -> Tensor:

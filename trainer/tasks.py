@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -15,7 +17,8 @@ from torch.nn import functional as F
 
 from trainer.augment import crop_and_flip, cut_out
 from trainer.config import TrialConfig
-from trainer.data import Images, Normalisation, stream
+from trainer.convex import Convex
+from trainer.data import Images, Normalisation, epoch_order, stream
 from trainer.plugins import component, is_own
 from trainer.registry import ConfigError
 
@@ -38,6 +41,19 @@ class Classification:
     normalise: Normalisation
     classes: int
     cutout: int = 16
+
+    @property
+    def size(self) -> int:
+        """Images of the training set."""
+        return len(self.train)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Mini-batches of one pass over the training set."""
+        return math.ceil(self.size / batch_size)
+
+    def order(self, seeds: Sequence[int], epoch: int, batch_size: int) -> Tensor:  # noqa: ARG002
+        """The images of an epoch's mini-batches, one after the other: (K, size), each image once."""
+        return epoch_order(seeds, epoch, self.size)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -141,16 +157,19 @@ def split(rows: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return kept, held_out
 
 
-def load_task(config: TrialConfig, data: str | Path = "", device: torch.device | str = "cpu") -> Classification:
+Task = Classification | Convex
+
+
+def load_task(config: TrialConfig, data: str | Path = "", device: torch.device | str = "cpu") -> Task:
     """The config's task with its data on `device`; loaded once per process, so that reused workers share it.
 
     `data` is the folder of the data sets. Raises `ConfigError` where a batch is larger than the training set.
     """
     options = tuple(sorted(config.task_options.items()))
     task = _load(config.task, str(data), config.val_fraction, options, torch.device(device), config.precision)
-    if config.batch_size > len(task.train):
+    if config.batch_size > task.size:
         raise ConfigError(
-            "batch_size", f"{config.batch_size} is larger than the {len(task.train)} training images of {config.task}"
+            "batch_size", f"{config.batch_size} is larger than the {task.size} training images of {config.task}"
         )
     return task
 
@@ -163,8 +182,11 @@ def _load(
     options: tuple[tuple[str, Any], ...],
     device: torch.device,
     precision: str,
-) -> Classification:
-    task: Classification = component("task", name).load()(Path(data), val_fraction, **dict(options))
+) -> Task:
+    part = component("task", name)
+    if part.problem:
+        return cast("Task", part.load()(name, dict(options)).to(device, DTYPES[precision]))
+    task: Classification = part.load()(Path(data), val_fraction, **dict(options))
     if is_own("task", name):
         _check_own(name, task, val_fraction)
     return task.to(device, DTYPES[precision])

@@ -13,13 +13,14 @@ import torch
 
 from trainer.checkpoint import CHECKPOINT_FORMAT
 from trainer.config import TrialConfig
+from trainer.convex import Convex
 from trainer.data import Images
 from trainer.epoch import MEANS, EpochResult, EpochRunner
 from trainer.graph import Capture, cuda_graph
-from trainer.history import HISTORY_COLUMNS
+from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from trainer.memory import keep_freed_memory
 from trainer.stack import Stack
-from trainer.tasks import load_task
+from trainer.tasks import Classification, load_task
 
 EVALUATION_BATCH: Final = 512
 
@@ -74,7 +75,7 @@ def train(
     real = torch.arange(width, device=stack.device) < len(configs)
     stack.active &= real
     runner = EpochRunner(stack, capture or (cuda_graph if stack.device.type == "cuda" else None))
-    per_epoch = math.ceil(len(stack.task.train) / config.batch_size)
+    per_epoch = stack.task.steps_per_epoch(config.batch_size)
     try:
         while epoch < config.epochs and bool(stack.active.any()):
             going = stack.active.tolist()[: len(configs)]
@@ -90,7 +91,7 @@ def train(
                 state = stack.row_state(row)  # views: a step replaces the stack's tensors
                 if runner.overwrites:
                     state = {name: tensor.clone() for name, tensor in state.items()}
-                make = _checkpointer(stack.configs[row], width, outcome, state, list(histories[row]))
+                make = _checkpointer(stack.configs[row], width, outcome, state, histories[row], epoch)
                 reports.append(Report(row, epoch, rows[row], outcome, make))
             yield reports
     finally:
@@ -107,25 +108,40 @@ def use_settings_of(precision: str) -> None:
 
 def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> list[HistoryRow]:
     """Every row's history of the epoch that came after `steps` steps."""
-    evaluated = _evaluate(stack, stack.task.val, "val") + _evaluate(stack, stack.task.test, "test")
+    evaluated = _evaluated(stack, steps + result.steps)
     seconds = time.perf_counter() - result.started
     alive = stack.active.tolist()
     sums = result.sums
     counts = [int(n) for n in sums.steps.tolist()]
     means = (sums.means.double() / sums.steps).tolist()
+    columns = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS) if isinstance(stack.task, Convex) else HISTORY_COLUMNS
     low, high = sums.gamma_min.tolist(), sums.gamma_max.tolist()
     rows = []
     for row in range(stack.width):
-        values: HistoryRow = dict.fromkeys(HISTORY_COLUMNS)
+        values: HistoryRow = dict.fromkeys(columns)
         values |= {"epoch": epoch, "step": steps + counts[row], "partial": not alive[row]}
         if counts[row]:
-            values |= {name: quantity[row] for name, quantity in zip(MEANS, means, strict=True)}
+            measured = zip(MEANS, means, strict=True)
+            values |= {name: known(quantity[row]) for name, quantity in measured}
             values |= {"gamma/min": low[row], "gamma/max": high[row]}
         if alive[row]:
-            values |= {name: measured[row] for name, measured in evaluated}
+            values |= {name: known(quantity[row]) for name, quantity in evaluated}
         values |= {"seconds": seconds, "images_per_second": result.images / result.training_seconds}
         rows.append(values)
     return rows
+
+
+def known(value: float) -> float | None:
+    """None for a value that is not defined."""
+    return None if math.isnan(value) else value
+
+
+def _evaluated(stack: Stack, steps: int) -> list[tuple[str, list[float]]]:
+    """What is measured after an epoch, `steps` steps from the start: values of shape (K,)."""
+    if isinstance(stack.task, Convex):
+        found = {name: values.tolist() for name, values in stack.measure(steps).items()}
+        return [(name, found.get(name, [math.nan] * stack.width)) for name in PROBLEM_COLUMNS]
+    return _evaluate(stack, stack.task, stack.task.val, "val") + _evaluate(stack, stack.task, stack.task.test, "test")
 
 
 def _outcome(config: TrialConfig, history: HistoryRow) -> Literal["running", "finished", "diverged"]:
@@ -134,7 +150,7 @@ def _outcome(config: TrialConfig, history: HistoryRow) -> Literal["running", "fi
     return "finished" if history["epoch"] == config.epochs else "running"
 
 
-def _evaluate(stack: Stack, data: Images | None, prefix: str) -> list[tuple[str, list[float]]]:
+def _evaluate(stack: Stack, task: Classification, data: Images | None, prefix: str) -> list[tuple[str, list[float]]]:
     """Mean loss and accuracies on a held-out set: values of shape (K,).
 
     A row whose loss there could be infinite or NaN has diverged: no table may average over it. That is decided without
@@ -145,21 +161,27 @@ def _evaluate(stack: Stack, data: Images | None, prefix: str) -> list[tuple[str,
     loss = torch.zeros(stack.width, device=stack.device, dtype=stack.dtype)
     top1, top5, bound = torch.zeros_like(loss), torch.zeros_like(loss), torch.zeros_like(loss)
     for images, labels in data.chunks(EVALUATION_BATCH):
-        logits = stack.evaluate(stack.task.normalise(images))
+        logits = stack.evaluate(task.normalise(images))
         shared = labels.expand(stack.width, -1)
-        loss += stack.task.losses(logits, shared) * len(labels)
-        hits = stack.task.hits(logits, shared)
+        loss += task.losses(logits, shared) * len(labels)
+        hits = task.hits(logits, shared)
         top1, top5 = top1 + hits[0], top5 + hits[1]
-        bound += stack.task.worst_loss(logits)
+        bound += task.worst_loss(logits)
     stack.active &= bound.isfinite()
     names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
     return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
 def _checkpointer(
-    config: TrialConfig, width: int, outcome: str, state: Mapping[str, torch.Tensor], history: list[HistoryRow]
+    config: TrialConfig,
+    width: int,
+    outcome: str,
+    state: Mapping[str, torch.Tensor],
+    rows: list[HistoryRow],
+    epoch: int,
 ) -> Callable[[], Checkpoint]:
     def checkpoint() -> Checkpoint:
+        history = rows[:epoch]  # copied only where it is asked for: `rows` grows with every epoch
         return {
             "format": CHECKPOINT_FORMAT,
             "trial_id": config.trial_id,

@@ -1,0 +1,145 @@
+"""What a stack of a convex task remembers of its steps: averages, first hits, and violations of the paper's bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from trainer import bounds
+from trainer.config import TrialConfig
+from trainer.convex import Convex
+from trainer.coverage import is_full_batch, smoothness
+from trainer.history import HITS
+from trainer.optimizers import Proposal, decay_power
+
+State = Mapping[str, Tensor]
+
+RELATIVE_ROUNDING: Final = 1e-12
+"""What a sum of some hundred products may be off by, relative to its largest term."""
+EPS: Final = torch.finfo(torch.float64).eps
+
+
+class Monitor:
+    r"""Follows the rows of a convex task from step to step; never changes them.
+
+    State, (K, ...): `sum` of x^0 .. x^{t-1}; `hits`, the first t at which (f(x^t) - f*) / (f(x^0) - f*) is below each
+    of `HITS`, 0 for none yet; `start`, f(x^0) - f* and ||x^0 - x*||^2. With `task_options.check` also `distance`
+    ||x^t - x*||^2 and `violations`: how often a step size was below its bound, and ||x^{t+1} - x*||^2 above its own,
+    each by more than rounding can explain. Both are defined for USAM and SGD without momentum and weight decay, with a
+    Polyak step size or a constant one small enough (corollary Constant step size), where rho_t <= 1/L.
+    """
+
+    def __init__(self, configs: Sequence[TrialConfig], task: Convex, place: Mapping[str, Any]) -> None:
+        self._task = task
+        self._full = is_full_batch(configs[0])
+        self._checks = bool(task.options["check"])
+        caps, lower_bounds = zip(*[_cap_and_bound(config, task) for config in configs], strict=True)
+        smooth = smoothness(configs[0])
+        self.covered = [_is_covered(c, cap, smooth) for c, cap in zip(configs, caps, strict=True)]
+        self._smooth = smooth
+        self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)
+        self._power = torch.tensor([decay_power(c) for c in configs], **place)
+        self._decays = any(decay_power(config) for config in configs)
+        self._cap = torch.tensor(caps, **place)
+        self._ceiling = torch.tensor([bounds.ceiling(smooth, cap) for cap in caps], **place)
+        self._lower_bound = torch.tensor(lower_bounds, **place)
+        self._levels = torch.tensor(HITS, **place)
+        self._size_star = float(task.x_star.norm())
+
+    def initial(self, theta: Tensor) -> dict[str, Tensor]:
+        """The state at x^0."""
+        distance = self._distance(theta)
+        state = {
+            "sum": torch.zeros_like(theta),
+            "hits": torch.zeros(len(theta), len(HITS), dtype=torch.int64, device=theta.device),
+            "start": torch.stack([self._task.gap(theta), distance], dim=1),
+        }
+        if self._checks:
+            violations = torch.zeros(len(theta), 2, dtype=torch.int64, device=theta.device)
+            state |= {"distance": distance, "violations": violations}
+        return state
+
+    def after(self, state: State, theta: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """The state after step t took rows `theta` (K, d) to those of `proposal` on the samples `order` (K, b)."""
+        new = {**state, "sum": state["sum"] + theta}
+        if self._full and proposal.x.gap is not None:
+            new["hits"] = self.hit(state, proposal.x.gap, step)
+        if self._checks:
+            distance = self._distance(proposal.theta)
+            new |= {
+                "distance": distance,
+                "violations": state["violations"] + self._violated(state["distance"], distance, proposal, order, step),
+            }
+        return new
+
+    def hit(self, state: State, gap: Tensor, step: Tensor) -> Tensor:
+        """`hits` where x^t, t = `step`, has the gap (K,)."""
+        below = (gap / state["start"][:, 0]).unsqueeze(1) <= self._levels
+        return torch.where(below & (state["hits"] == 0), step, state["hits"])
+
+    def measure(self, state: State, theta: Tensor, step: int) -> dict[str, Tensor]:
+        """The columns of `trainer.history.PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
+        gap, distance = self._task.gap(theta), self._distance(theta)
+        start = state["start"]
+        found = {
+            "suboptimality": gap,
+            "suboptimality/relative": gap / start[:, 0],
+            "suboptimality/cesaro": self._task.gap(state["sum"] / step),
+            "distance": distance,
+            "distance/relative": distance / start[:, 1],
+        }
+        hits = state["hits"].to(theta.dtype)
+        hits = torch.where(hits > 0, hits, torch.nan)
+        found |= {f"iterations/{level:.0e}".replace("e-0", "e-"): hits[:, at] for at, level in enumerate(HITS)}
+        if self._checks:
+            counted = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
+            counts = torch.where(counted, state["violations"].to(theta.dtype), torch.nan)
+            found |= {"violations/gamma": counts[:, 0], "violations/descent": counts[:, 1]}
+        return found
+
+    def _distance(self, theta: Tensor) -> Tensor:
+        delta = theta - self._task.x_star
+        distance: Tensor = torch.linalg.vecdot(delta, delta)
+        return distance
+
+    def _violated(self, before: Tensor, after: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> Tensor:
+        """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
+        rho = self._rho
+        if self._decays:
+            rho = rho / (step.to(rho.dtype) + 1) ** self._power
+        gamma, smooth = proposal.gamma.value, self._smooth
+        least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
+        excess, noise = proposal.x.loss - self._lower_bound, self._task.star_losses[order].mean(1) - self._lower_bound
+        if self._full and proposal.x.gap is not None:
+            above = self._task.f_star - self._lower_bound
+            excess, noise = proposal.x.gap + above, above
+        cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
+        most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
+        # x itself is rounded to eps ||x||, and so is its distance; all else is relative to what is added up.
+        grain = 16 * EPS * (self._size_star + before.sqrt())
+        slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (before.sqrt() + grain)
+        applies = (smooth * rho <= 1) & (proposal.x.norm > 0)
+        broken = torch.stack([gamma < least - RELATIVE_ROUNDING / smooth, after - before > most + slack], dim=1)
+        return (broken & applies.unsqueeze(1)).to(torch.int64)
+
+
+def _cap_and_bound(config: TrialConfig, task: Convex) -> tuple[float, float]:
+    """gamma_b and l_S of a row as the theorems read them; a constant step size is its own cap."""
+    if config.scheduler == "polyak":
+        return config.gamma_b or math.inf, config.lower_bound or 0.0
+    if config.scheduler == "polyak-deterministic":
+        return math.inf, task.f_star
+    return config.lr or math.inf, task.f_star if is_full_batch(config) else 0.0
+
+
+def _is_covered(config: TrialConfig, cap: float, smooth: float) -> bool:
+    """Whether the two inequalities are claimed for a row at all."""
+    if config.optimizer not in ("usam", "sgd") or config.weight_decay or config.momentum:
+        return False
+    if config.scheduler == "constant":
+        return smooth * (config.rho or 0.0) < 1 and cap <= bounds.least_step(smooth, config.rho or 0.0)
+    return config.scheduler in ("polyak", "polyak-deterministic")

@@ -1,0 +1,79 @@
+"""The options of built-in components: flat, typed, unknown ones refused. Imports neither torch nor numpy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Options(BaseModel):
+    """Options of a component: flat, typed, unknown ones refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def number(value: object) -> object:
+    """Refuse true and false where a number is meant: pydantic would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number, not true or false")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(number), Field(ge=1)]
+Whole = Annotated[int, BeforeValidator(number), Field(ge=0)]
+Share = Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class MLPOptions(Options):
+    """Options of the model `mlp`."""
+
+    hidden: Count = 64  # units per hidden layer
+    layers: Whole = 2  # hidden layers; 0 is softmax regression, which is convex
+
+
+class ProblemOptions(Options):
+    """What the convex problems share."""
+
+    problem_seed: Whole = 0  # of A, b and x*; a trial's own seed draws x^0 and the mini-batches
+    record_every: Count = 1  # steps between two rows of the history, which are what `epochs` counts
+    check: Flag = False  # refuse a radius that the paper's theorems do not cover
+
+
+class RidgeOptions(ProblemOptions):
+    """Options of the task `ridge`."""
+
+    n: Count = 100  # rows of A
+    d: Count = 100  # columns of A
+    condition: Annotated[float, BeforeValidator(number), Field(ge=1)] = 10.0  # of A: largest by least singular value
+    lambda_r: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0  # of the regulariser
+    consistent: Flag = True  # b = A x with x drawn; otherwise b is drawn
+
+
+class LogisticOptions(ProblemOptions):
+    """Options of the task `logistic`."""
+
+    n: Count = 200  # rows of A, the samples
+    d: Count = 20  # columns of A, the features
+    flipped: Annotated[float, BeforeValidator(number), Field(gt=0, lt=0.5)] = 0.2  # share of labels turned round
+
+
+class MomentOptions(Options):
+    """Options of `adasam` and `lightsam-iii`."""
+
+    beta1: Share = 0.9  # of the first moment
+    beta2: Share = 0.99  # of the second moment
+    eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # its square is the second moment before step 0
+
+
+class AccumulatorOptions(Options):
+    """Options of `lightsam-i` and `lightsam-ii`."""
+
+    eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # its square is the sum before step 0
+
+
+class PublishedOptions(Options):
+    """Options of the published baselines that have two guarantees."""
+
+    setting: Literal["deterministic", "stochastic"] = "deterministic"  # the guarantee whose radius and step size
