@@ -1,4 +1,4 @@
-"""The commands of the analysis: pull, table, plot, compare, report, dashboard."""
+"""The commands of the analysis: pull, table, plot, compare, report, theory, dashboard."""
 
 from __future__ import annotations
 
@@ -189,6 +189,34 @@ def report(
     theirs = _published(published, published_seeds)
     write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, _pairs(where or []))
     print(out)
+
+
+@app.command()
+def theory(
+    name: SourceArgument,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the figures and their data.")],
+    store: StoreOption = DEFAULT_STORE,
+    cache: CacheOption = DEFAULT_CACHE,
+    kinds: Annotated[str, typer.Option("--kinds", help="Of png, svg, pdf.")] = "png,svg",
+    width: Annotated[str, typer.Option("--width", help="page or column.")] = "page",
+) -> None:
+    """Put a sweep of convex problems beside the paper's bounds: figures, contraction factors, violations, winner."""
+    from analysis.figures import require_kinds, write
+    from analysis.theory import checks, lines_of, methods
+    from analysis.theory_figures import theory_figures
+    from analysis.theory_text import render_theory
+
+    wanted = _fields(kinds) or ()
+    require_kinds(wanted)
+    selection = _select(name, store, cache, None, "last", None)
+    lines = lines_of(selection)
+    title = selection.pulled.protocol.name
+    paths = write(theory_figures(lines, title, width), out, wanted)
+    for file, frame in (("methods", methods(lines)), ("checks", checks(lines))):
+        frame.to_csv(out / f"{file}.csv", index=False)
+        paths.append(out / f"{file}.csv")
+    print(render_theory(lines, title))
+    print("\n".join(map(str, paths)), file=sys.stderr)
 
 
 @app.command()

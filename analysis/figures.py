@@ -6,7 +6,7 @@ import io
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -131,32 +131,7 @@ class _Sheet:
         return figure, figure.subplots()
 
     def _titled(self, name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
-        """Title and legend outside of the axes, so that they hide nothing."""
-        self._move_legend(figure)
-        text = f"{title}{self._chosen}"
-        longest = int(figure.get_figwidth() * 11)
-        lines, line = [], ""
-        for word in text.split():
-            if line and len(line) + len(word) + 1 > longest:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}".strip()
-        figure.suptitle("\n".join([*lines, line]))
-        return Drawn(name, figure, data)
-
-    def _move_legend(self, figure: Figure) -> None:
-        """One legend below the axes, of all that they label."""
-        handles: dict[str, Any] = {}
-        for ax in figure.axes:
-            handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-            legend = ax.get_legend()
-            if legend is not None:
-                legend.remove()
-        if handles:
-            room = int(figure.get_figwidth() * 11 / (max(map(len, handles)) + 7))  # entries of 9 points side by side
-            columns = max(1, min(len(handles), room))
-            figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+        return titled(name, figure, data, f"{title}{self._chosen}")
 
     def _by_radius(self, history: pd.DataFrame, *draw: Callable[[pd.DataFrame, Axes], Axes]) -> Figure:
         """One panel per radius, sharing axes; with two drawings one row of panels for each."""
@@ -201,6 +176,30 @@ class _Sheet:
             found = found.rename(columns={"_step": "epoch"})
         numbers = [name for name in found.columns if name not in ("trial_id", "rho", "scheduler", "seed")]
         return found.astype(dict.fromkeys(numbers, float))
+
+
+def titled(name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
+    """The figure with its title and one legend of all its axes outside of them, so that they hide nothing."""
+    handles: dict[str, Any] = {}
+    for ax in figure.axes:
+        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+        legend = ax.get_legend()
+        if legend is not None:
+            legend.remove()
+    if handles:
+        room = int(figure.get_figwidth() * 11 / (max(map(len, handles)) + 7))  # entries of 9 points side by side
+        columns = max(1, min(len(handles), room))
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    longest = int(figure.get_figwidth() * 11)
+    lines, line = [], ""
+    for word in title.split():
+        if line and len(line) + len(word) + 1 > longest:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    figure.suptitle("\n".join([*lines, line]))
+    return Drawn(name, figure, data)
 
 
 def over_epochs(history: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -281,16 +280,29 @@ def save_all(
 
     Raises `UserError` for an unknown kind, where the folder cannot be written, or where nothing has been trained yet.
     """
+    require_kinds(kinds)
+    require_history(selection)
+    return write(figures(selection, width=width, published=published), folder, kinds)
+
+
+def require_kinds(kinds: Sequence[str]) -> None:
+    """Raise `UserError` for an unknown kind of file, and where there is none."""
     for kind in kinds:
         if kind not in KINDS:
             raise UserError(f"--kinds: {kind!r}; {expected(kind, KINDS)}")
     if not kinds:
         raise UserError(f"--kinds: none is given; {expected('', KINDS)}")
-    require_history(selection)
+
+
+def write(all_drawn: Iterable[Drawn], folder: Path, kinds: Sequence[str]) -> list[Path]:
+    """Write figures in every format of `kinds`, and their data as CSV; returns the files.
+
+    Raises `UserError` where the folder cannot be written.
+    """
     paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for drawn in figures(selection, width=width, published=published):
+        for drawn in all_drawn:
             for kind in kinds:
                 path = folder / f"{_file_name(drawn.name)}.{kind}"
                 path.write_bytes(image(drawn.figure, kind))
@@ -322,4 +334,4 @@ def require_history(selection: Selection) -> None:
 
 def _file_name(name: str) -> str:
     """A name without what a path must not have."""
-    return name.replace("/", "_")
+    return name.replace("/", "_").replace(", ", "-").replace(" ", "-")

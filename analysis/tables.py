@@ -177,8 +177,10 @@ def with_interval(selection: Selection, cell: Mapping[Any, Any]) -> str:
 
 
 def number(value: float, metric: str) -> str:
-    """Percent with two decimals for an accuracy, else four decimals."""
-    return f"{100 * value:.2f}" if is_accuracy(metric) else f"{value:.4f}"
+    """Percent with two decimals for an accuracy, else four decimals; three digits of what these would hide."""
+    if is_accuracy(metric):
+        return f"{100 * value:.2f}"
+    return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.2e}"
 
 
 def caption(selection: Selection) -> str:

@@ -120,10 +120,11 @@ class Monitor:
         cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
         most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
         # x itself is rounded to eps ||x||, and so is its distance; all else is relative to what is added up.
-        grain = 16 * EPS * (self._size_star + before.sqrt())
+        grain = 16 * (EPS * (self._size_star + before.sqrt()) + self._task.problem.grain)
         slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (before.sqrt() + grain)
         applies = (smooth * rho <= 1) & (proposal.x.norm > 0)
-        broken = torch.stack([gamma < least - RELATIVE_ROUNDING / smooth, after - before > most + slack], dim=1)
+        blur = RELATIVE_ROUNDING + grain / before.sqrt()  # relative, of f - f* and of the gradient close to x*
+        broken = torch.stack([gamma < least - blur / smooth, after - before > most + slack], dim=1)
         return (broken & applies.unsqueeze(1)).to(torch.int64)
 
 

@@ -24,7 +24,7 @@ CONVEX: Final = tuple(name for name, part in TASKS.items() if part.problem)
 
 NEWTON_STEPS: Final = 100
 GRADIENT_FLOOR: Final = 1e-13
-"""Norm of the gradient at which a minimiser counts as found; the data are of order one."""
+"""Norm of the gradient at which one more step of Newton's method is the last; the data are of order one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +134,25 @@ class Problem:
         outer = z - self.b if self.kind == "ridge" else -self.b / (1.0 + np.exp(self.b * z))
         return np.asarray(self.a.T @ outer / self.n + self.lambda_r * x)
 
+    def curvature(self, x: Array) -> Array:
+        """The Hessian of f at x, (d,) -> (d, d)."""
+        if self.kind == "ridge":
+            return self.hessian
+        p = 1.0 / (1.0 + np.exp(-self.a @ x))
+        return np.asarray((self.a.T * (p * (1 - p))) @ self.a / self.n)
+
+    @cached_property
+    def grain(self) -> float:
+        """How far the found minimiser may be from the true one: ||grad f(x*)|| and its rounding over the curvature.
+
+        0 for `ridge`, whose loss and gradient are computed from x - x* and so have x* itself as their minimiser.
+        """
+        if self.kind == "ridge":
+            return 0.0
+        least = float(np.linalg.eigvalsh(self.curvature(self.x_star))[0])
+        rounding = float(np.finfo(np.float64).eps * np.sqrt(self.L_max))
+        return (float(np.linalg.norm(self.gradient(self.x_star))) + rounding) / least
+
     def constants(self) -> dict[str, Any]:
         """What a trial's record keeps: L, L_max, mu, f_star, sigma2 (of the lower bound 0) and every L_i."""
         return {
@@ -218,11 +237,10 @@ def _newton(problem: Problem) -> Array:
     x = np.zeros(problem.d)
     gradient = problem.gradient(x)
     for _ in range(NEWTON_STEPS):
+        direction = np.linalg.solve(problem.curvature(x), gradient)
         if np.linalg.norm(gradient) <= GRADIENT_FLOOR:
-            return x
-        p = 1.0 / (1.0 + np.exp(-problem.a @ x))
-        hessian = (problem.a.T * (p * (1 - p))) @ problem.a / problem.n
-        direction = np.linalg.solve(hessian, gradient)
+            last = x - direction  # the gradient of which is down to rounding
+            return last if np.linalg.norm(problem.gradient(last)) < np.linalg.norm(gradient) else x
         size = 1.0
         while size > 1e-6 and problem.value(x - size * direction) > problem.value(x) + 1e-15:
             size /= 2

@@ -1,0 +1,126 @@
+"""The theory figures: suboptimality, distance and averaged iterates on a log axis, each beside its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import matplotlib as mpl
+import matplotlib.style
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import plots
+from analysis.figures import WIDTHS, Drawn, titled
+from analysis.theory import Line, Statement, by_problem
+from trainer.registry import UserError, expected
+
+DASHES: Final = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+BOUND: Final = (0, (1, 2.2))
+LEAST: Final = 1e-40
+"""What a log axis shows no value below."""
+
+PANELS: Final = {
+    "suboptimality": ("suboptimality/relative", "relative suboptimality"),
+    "distance": ("distance/relative", "||x - x*||^2 / ||x^0 - x*||^2"),
+    "cesaro": ("suboptimality/cesaro", "f(mean of x) - f*"),
+}
+"""By figure the column that is drawn, and what its axis says."""
+
+
+def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Iterator[Drawn]:
+    """Per problem the curves of all methods; of those with a bound also distance and averaged iterates beside it."""
+    if width not in WIDTHS:
+        raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
+    with mpl.rc_context():
+        mpl.style.use(plots.STYLE)
+        for title, members in by_problem(lines):
+            looks = _looks(members)
+            for kind in PANELS:
+                shown = members if kind == "suboptimality" else [one for one in members if _bound(one, kind)]
+                if not shown:
+                    continue
+                data = pd.concat([curve_data(line, kind) for line in shown], ignore_index=True)
+                inches = WIDTHS[width]
+                figure = Figure(figsize=(inches, max(3.0, 0.72 * inches)))
+                ax = figure.subplots()
+                plot_theory(data, ax, PANELS[kind][1], looks)
+                counts = sorted(set(data["n"]))
+                n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+                text = f"{name}: {title}; mean and std, n = {n}"
+                yield titled(f"{kind}-{title}", figure, data, text)
+
+
+def curve_data(line: Line, kind: str) -> pd.DataFrame:
+    """What is drawn of a line: columns method, step, n, mean, std, bound (NaN where the paper claims none)."""
+    column = PANELS[kind][0]
+    means = line.means
+    steps = means.index.to_numpy(dtype=float)
+    frame = pd.DataFrame(
+        {
+            "method": line.label,
+            "step": steps,
+            "n": means["n"].to_numpy(),
+            "mean": means[("mean", column)].to_numpy(),
+            "std": means[("std", column)].to_numpy(),
+            "bound": np.nan,
+        }
+    )
+    gap, distance = line.start
+    if kind != "cesaro":
+        frame = pd.concat([frame.iloc[:1].assign(step=0.0, mean=1.0, std=0.0), frame], ignore_index=True)
+    statement = _bound(line, kind)
+    if statement is not None:
+        bound = line.curve(statement, frame["step"].to_numpy())
+        # By smoothness f(x) - f* <= L ||x - x*||^2 / 2: the theorem's bound of the distance bounds f too.
+        scale = {"suboptimality": line.problem.L / 2 / gap, "distance": 1 / distance, "cesaro": 1.0}[kind]
+        frame["bound"] = bound * scale
+    return frame
+
+
+def plot_theory(data: pd.DataFrame, ax: Axes, label: str, looks: dict[str, dict[str, Any]] | None = None) -> Axes:
+    """Mean against the step on a log axis with a band of one std; a dotted line of the same colour is the bound.
+
+    `data` has the columns of `curve_data`.
+    """
+    looks = looks or _looks_of(list(dict.fromkeys(data["method"])))
+    for method, rows in data.groupby("method", sort=False):
+        look = looks[str(method)]
+        drawn = rows[rows["mean"] > LEAST]
+        spread = drawn["std"].fillna(0.0)
+        low = np.maximum(drawn["mean"] - spread, drawn["mean"] * 1e-2)  # a log axis has no room below 0
+        ax.plot(drawn["step"], drawn["mean"], label=str(method), markevery=0.12, **look)
+        ax.fill_between(drawn["step"], low, drawn["mean"] + spread, color=look["color"], alpha=0.18, linewidth=0)
+        if rows["bound"].notna().any():
+            ax.plot(rows["step"], rows["bound"], color=look["color"], linestyle=BOUND, linewidth=1.3)
+    if data["bound"].notna().any():
+        ax.plot([], [], color="0.3", linestyle=BOUND, linewidth=1.3, label="bound of its theorem")
+    ax.set_yscale("log")
+    ax.set(xlabel="iteration", ylabel=label)
+    return ax
+
+
+def _bound(line: Line, kind: str) -> Statement | None:
+    """The statement whose bound stands in a figure."""
+    wanted = "cesaro" if kind == "cesaro" else "rate"
+    return next((one for one in line.statements if one.kind == wanted), None)
+
+
+def _looks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    return _looks_of([line.label for line in lines])
+
+
+def _looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By label colour, dash and marker: told apart in grey too."""
+    colours = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    return {
+        label: {
+            "color": f"#{colours[at % len(colours)]}".replace("##", "#"),
+            "linestyle": DASHES[at % len(DASHES)],
+            "marker": plots.MARKERS[at % len(plots.MARKERS)],
+            "markersize": 4,
+        }
+        for at, label in enumerate(labels)
+    }
