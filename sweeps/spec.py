@@ -325,7 +325,7 @@ class SweepSpec(_Strict):
             if self.metric.name.startswith("val/") and not config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
             convex = bool(component("task", config.task).problem)
-            measured = ("train/loss", *PROBLEM_METRICS) if convex else CLASSIFICATION_METRICS
+            measured = PROBLEM_METRICS if convex else CLASSIFICATION_METRICS
             if self.metric.name not in measured:
                 raise where.error(
                     ("metric",), f"metric {self.metric.name}: {config.task} has no such; {expected('', measured)}"

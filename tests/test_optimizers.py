@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from trainer.config import TrialConfig
 from trainer.data import epoch_order
-from trainer.optimizers import Pass
+from trainer.passes import Pass
 from trainer.registry import MODELS
 from trainer.schedulers import Gamma, Seen, cosine, polyak
 from trainer.stack import Stack
@@ -262,10 +262,10 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
 
     def flat(theta: Tensor) -> Pass:
         at.append(theta)
-        return Pass(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1), torch.zeros(1, 1, 10))
+        return Pass(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
 
     def step_size(e: Pass, ascent: Tensor) -> Gamma:
-        return stack.step_sizes.gamma(Seen(e.loss, e.grad, ascent, torch.tensor(0)), {})[0]
+        return stack.step_sizes.gamma(Seen(e, ascent, torch.tensor(0)), {})[0]
 
     proposal = stack._optimizer.propose(flat, step_size, stack.theta, {}, torch.tensor(0))
     assert all(torch.equal(theta, stack.theta) for theta in at)

@@ -15,6 +15,7 @@ from lab import lab as lab
 from lab import own
 
 from trainer import plugins
+from trainer.passes import Pass
 from trainer.registry import ConfigError
 from trainer.schedulers import Seen, StepSizes
 from trainer.train import train
@@ -42,7 +43,8 @@ def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
     reach = 2.0 * 0.8
     for t in range(20):
         loss, grad, ascent = random.normal(), random.normal(size=3), random.normal(size=3)
-        seen = Seen(*(torch.tensor(np.array([v])) for v in (loss, grad, ascent)), torch.tensor(t))
+        at_e = (torch.tensor(np.array([v])) for v in (loss, grad, grad))
+        seen = Seen(Pass(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t))
         gamma, state = rule.gamma(seen, state)
         c = 2.0 * (t + 1) ** 0.5
         expected = min(max(loss - grad @ ascent, 0) / (grad @ grad), reach) / c

@@ -24,10 +24,18 @@ class Adaptive(Optimizer):
         super().__init__(configs, device, dtype)
         self._configs = configs
         self._rho = self.column([config.rho or 0.0 for config in configs])
+        decay = [config.weight_decay for config in configs]
+        self._weight_decay = self.column(decay) if any(decay) else None
 
     def column(self, values: Sequence[float]) -> Tensor:
         """One number of every row as (K, 1)."""
         return torch.tensor(values, **self.place).unsqueeze(1)
+
+    def along(self, theta: Tensor, direction: Tensor, gamma: Gamma) -> Tensor:
+        """theta - gamma (direction + weight_decay theta), (K, P)."""
+        if self._weight_decay is not None:
+            direction = direction + self._weight_decay * theta
+        return torch.addcmul(theta, gamma.value.unsqueeze(1), direction, value=-1)
 
     def option(self, name: str) -> Tensor:
         """An option of every row as (K, 1)."""
@@ -52,7 +60,7 @@ class AdaSAM(Adaptive):
 
     def initial(self, theta: Tensor) -> State:
         """See `Optimizer`."""
-        floor = (self._eps**2).expand_as(theta).contiguous()
+        floor = (self._eps**2).expand_as(theta)
         return {"m": torch.zeros_like(theta), "v": floor, "h": floor}
 
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
@@ -61,10 +69,10 @@ class AdaSAM(Adaptive):
         ascent = _unit(x.grad, x.norm) * self._rho
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
-        m = self._beta1 * state["m"] + (1 - self._beta1) * e.grad
-        v = self._beta2 * state["v"] + (1 - self._beta2) * e.grad.square()
+        m = torch.lerp(e.grad, state["m"], self._beta1)  # beta1 m + (1 - beta1) g
+        v = torch.lerp(e.grad.square(), state["v"], self._beta2)
         h = torch.maximum(state["h"], v)
-        new, _ = self.descend(theta, {}, m / h.sqrt(), gamma)
+        new = self.along(theta, m / h.sqrt(), gamma)
         return Proposal(new, {"m": m, "v": v, "h": h}, x, e, gamma)
 
 
@@ -88,12 +96,12 @@ class LightSAM1(Adaptive):
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
-        u = state["u"] + x.norm.square().unsqueeze(1)
+        u = state["u"] + x.square.unsqueeze(1)
         ascent = self._rho / u.sqrt() * x.grad
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
-        v = state["v"] + e.norm.square().unsqueeze(1)
-        new, _ = self.descend(theta, {}, e.grad / v.sqrt(), gamma)
+        v = state["v"] + e.square.unsqueeze(1)
+        new = self.along(theta, e.grad / v.sqrt(), gamma)
         return Proposal(new, {"u": u, "v": v}, x, e, gamma)
 
 
@@ -112,18 +120,18 @@ class LightSAM2(Adaptive):
 
     def initial(self, theta: Tensor) -> State:
         """See `Optimizer`."""
-        floor = (self._eps**2).expand_as(theta).contiguous()
+        floor = (self._eps**2).expand_as(theta)
         return {"u": floor, "v": floor}
 
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
-        u = state["u"] + x.grad.square()
-        ascent = self._rho * x.grad / u.sqrt()
+        u = torch.addcmul(state["u"], x.grad, x.grad)
+        ascent = self._rho * (x.grad / u.sqrt())
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
-        v = state["v"] + e.grad.square()
-        new, _ = self.descend(theta, {}, e.grad / v.sqrt(), gamma)
+        v = torch.addcmul(state["v"], e.grad, e.grad)
+        new = self.along(theta, e.grad / v.sqrt(), gamma)
         return Proposal(new, {"u": u, "v": v}, x, e, gamma)
 
 
@@ -142,29 +150,26 @@ class LightSAM3(Adaptive):
 
     def initial(self, theta: Tensor) -> State:
         """See `Optimizer`."""
-        floor, zero = (self._eps**2).expand_as(theta).contiguous(), torch.zeros_like(theta)
+        floor, zero = (self._eps**2).expand_as(theta), torch.zeros_like(theta)
         return {"r": zero, "u": floor, "m": zero, "v": floor}
 
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
         r, u = self._moments(state["r"], state["u"], x.grad)
-        ascent = self._rho * r / u.sqrt()
+        ascent = self._rho * (r / u.sqrt())
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
         m, v = self._moments(state["m"], state["v"], e.grad)
-        new, _ = self.descend(theta, {}, m / v.sqrt(), gamma)
+        new = self.along(theta, m / v.sqrt(), gamma)
         return Proposal(new, {"r": r, "u": u, "m": m, "v": v}, x, e, gamma)
 
     def _moments(self, first: Tensor, second: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Both moments after one more gradient, (K, P)."""
-        return (
-            self._beta1 * first + (1 - self._beta1) * grad,
-            self._beta2 * second + (1 - self._beta2) * grad.square(),
-        )
+        return torch.lerp(grad, first, self._beta1), torch.lerp(grad.square(), second, self._beta2)
 
 
-class SASAM(Optimizer):
+class SASAM(Adaptive):
     r"""SA-SAM: SAM whose step size and radius follow a local estimate of the smoothness.
 
         eta_t = min{ ||x^t - x^{t-1}|| / (2 ||s(x^t) - s(x^{t-1})||),  sqrt(1 + theta_{t-1}) eta_{t-1} }
@@ -198,7 +203,7 @@ class SASAM(Optimizer):
         ascent = _unit(x.grad, x.norm) * eta.sqrt().unsqueeze(1)
         e = oracle(theta + ascent)
         gamma = Gamma.of(eta)
-        new, _ = self.descend(theta, {}, e.grad, gamma)
+        new = self.along(theta, e.grad, gamma)
         return Proposal(new, {"previous": theta, "eta": eta, "theta": ratio}, x, e, gamma)
 
 

@@ -10,12 +10,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.data import stream
-from trainer.optimizers import Pass
+from trainer.passes import LazyPass, Pass
 from trainer.problems import problem_of
 
 TILE: Final = 8
 """A matrix product is done for a multiple of so many rows: BLAS adds up the rows of an incomplete tile in another
 order, and then the bits of a row would depend on its place in the stack."""
+
+DEFINITE: Final = 1e-8
+"""mu / L above which the Hessian itself is multiplied with, which is half the work."""
 
 
 class Convex:
@@ -44,13 +47,14 @@ class Convex:
         self.f_star = problem.f_star
         self.lambda_r = problem.lambda_r
         z_star = self.a @ self.x_star
+        self._a_transposed = self.a.T.contiguous()
         if problem.kind == "ridge":
             self._hessian = torch.tensor(problem.hessian, **place)
+            self._is_definite = problem.mu > DEFINITE * problem.L
             residual = torch.zeros_like(self.b) if problem.is_interpolated else z_star - self.b
             self._residual_star = residual
             self.star_losses = residual.square() / 2 + self.lambda_r / 2 * self.x_star.square().sum()
         else:
-            self._a_transposed = self.a.T.contiguous()
             self._z_star = z_star
             self._slope_star = torch.sigmoid(-self.b * z_star)
             self.star_losses = F.softplus(-self.b * z_star)
@@ -83,56 +87,71 @@ class Convex:
         """Rows of A (K, b, d), and `order` (K, b) itself; no rows where the batch is full."""
         if order.shape[1] == self.size:
             return self.a.new_empty(0), order
-        rows = self.a.index_select(0, order.reshape(-1))
-        return rows.view(*order.shape, -1), order
+        order = order.contiguous()
+        return self.a.index_select(0, order.view(-1)).view(*order.shape, -1), order
 
     def start(self, seed: int) -> Tensor:
         """x^0 (d,): standard normal entries from the stream `init` of the trial's seed."""
         return torch.randn(self.problem.d, generator=stream(seed, "init"), dtype=torch.float64)
 
     def pass_at(self, theta: Tensor, rows: Tensor, order: Tensor) -> Pass:
-        """Loss (K,), gradient (K, d) and, with full batches, f - f* without cancellation, at theta (K, d)."""
-        if rows.numel():
-            loss, grad = self._on_batch(theta, rows, order)
-            gap = loss if self.problem.is_interpolated else None
-        else:
-            gap, grad = self._on_all(theta)
-            loss = gap + self.f_star
-        return Pass(loss, grad, torch.linalg.vecdot(grad, grad).sqrt(), theta.new_empty(len(theta), 0), gap)
+        """The pass at theta (K, d) on a mini-batch of `mini_batch`."""
+        return self._on_batch(theta, rows, order) if rows.numel() else self._on_all(theta)
 
     def gap(self, theta: Tensor) -> Tensor:
         """f(x) - f* of every row, (K, d) -> (K,), to the relative precision of x - x* itself."""
-        return self._on_all(theta)[0]
+        gap = self._on_all(theta).gap
+        assert gap is not None
+        return gap
 
-    def _on_all(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+    def _on_all(self, theta: Tensor) -> Pass:
         delta = theta - self.x_star
-        if self.problem.kind == "ridge":
+        if self.problem.kind == "ridge" and self._is_definite:
             grad = _product(delta, self._hessian)
-            return torch.linalg.vecdot(delta, grad) / 2, grad
+            return LazyPass(lambda: torch.linalg.vecdot(delta, grad) / 2, grad, self.f_star)
+        if self.problem.kind == "ridge":
+            # Of x - x* only what A sees: else the rounding of the rest would hide f - f* and the gradient.
+            seen = _product(delta, self._a_transposed)
+            grad = _product(seen / self.size, self.a)
+            return LazyPass(lambda: torch.linalg.vecdot(seen, seen) / (2 * self.size), grad, self.f_star)
         moved = _product(delta, self._a_transposed) * self.b  # b_i a_i (x - x*)
         slope = torch.sigmoid(-self.b * self._z_star - moved)
         grad = _product(slope * (-self.b / self.size), self.a)
-        # f(x) - f(x*) - <grad f(x*), x - x*> term by term, the last of which is 0: nothing large cancels.
-        terms = torch.log1p(self._slope_star * torch.expm1(-moved)) + self._slope_star * moved
-        return terms.mean(1), grad
 
-    def _on_batch(self, theta: Tensor, rows: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+        def gap() -> Tensor:
+            """f(x) - f(x*) - <grad f(x*), x - x*> term by term, the last of which is 0: nothing large cancels."""
+            terms = torch.log1p(self._slope_star * torch.expm1(-moved)) + self._slope_star * moved
+            return terms.mean(1)
+
+        return LazyPass(gap, grad, self.f_star)
+
+    def _on_batch(self, theta: Tensor, rows: Tensor, order: Tensor) -> Pass:
         size = order.shape[1]
         if self.problem.kind == "ridge":
-            delta = theta - self.x_star
-            residual = torch.bmm(delta.unsqueeze(1), rows.transpose(1, 2)).squeeze(1)
+            residual = torch.bmm((theta - self.x_star).unsqueeze(1), rows.transpose(1, 2)).squeeze(1)
             if not self.problem.is_interpolated:
-                residual = residual + self._residual_star[order]
-            loss = torch.linalg.vecdot(residual, residual) / (2 * size)
+                residual = residual + _picked(self._residual_star, order)
             grad = torch.bmm((residual / size).unsqueeze(1), rows).squeeze(1)
             if self.lambda_r:
-                loss = loss + self.lambda_r / 2 * torch.linalg.vecdot(theta, theta)
-                grad = grad + self.lambda_r * theta
-            return loss, grad
-        labels = self.b[order]
+                grad = torch.add(grad, theta, alpha=self.lambda_r)
+
+            def loss() -> Tensor:
+                found: Tensor = torch.linalg.vecdot(residual, residual) / (2 * size)
+                if self.lambda_r:
+                    found = found + self.lambda_r / 2 * torch.linalg.vecdot(theta, theta)
+                return found
+
+            return LazyPass(loss, grad, 0.0 if self.problem.is_interpolated else None)
+        labels = _picked(self.b, order)
         margin = torch.bmm(theta.unsqueeze(1), rows.transpose(1, 2)).squeeze(1) * labels
         outer = torch.sigmoid(-margin) * (-labels / size)
-        return F.softplus(-margin).mean(1), torch.bmm(outer.unsqueeze(1), rows).squeeze(1)
+        grad = torch.bmm(outer.unsqueeze(1), rows).squeeze(1)
+        return LazyPass(lambda: F.softplus(-margin).mean(1), grad, None)
+
+
+def _picked(values: Tensor, order: Tensor) -> Tensor:
+    """values (n,) at `order` (K, b)."""
+    return values.index_select(0, order.reshape(-1)).view(order.shape)
 
 
 def load(kind: str, options: dict[str, Any]) -> Convex:

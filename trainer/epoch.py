@@ -15,6 +15,7 @@ from trainer.augment import epoch_draws
 from trainer.convex import Convex
 from trainer.data import stream_seed
 from trainer.graph import Capture, Replay
+from trainer.schedulers import Gamma
 from trainer.stack import Stack, Step
 
 MEANS: Final = (
@@ -29,6 +30,8 @@ MEANS: Final = (
     "sharpness",
 )
 """History columns that are means over an epoch's counted steps."""
+
+GAMMA_MEANS: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
 
 
 class Sums(NamedTuple):
@@ -59,6 +62,10 @@ class EpochRunner:
         self._augments = self._config.augmentation not in (None, "none")
         self._sums = self._zero()
         self._replay = None if capture is None else Replay(self._one_step, self._tensors, self._put, capture)
+        self._steps: list[tuple[Gamma, Tensor]] | None = None  # of a convex task: added up at the end of the epoch
+        if stack.monitor is not None:
+            stack.monitor.by_step = capture is not None
+            self._steps = [] if capture is None else None
 
     @property
     def overwrites(self) -> bool:
@@ -94,10 +101,12 @@ class EpochRunner:
                 inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
                 step(*inputs)
                 images, taken = last, taken + 1
-                if stack.device.type == "cpu" and not stack.active.any():
+                if stack.device.type == "cpu" and not stack.are_all_active() and not stack.active.any():
                     break  # elsewhere asking would be a sync in every step
         if stack.device.type == "cuda":
             torch.cuda.synchronize(stack.device)  # once an epoch, so that its time is its own
+        if self._steps:
+            self._add_up()
         return EpochResult(self._sums, images, taken, time.perf_counter() - started, started)
 
     def rehearse(self, count: int) -> None:
@@ -115,19 +124,45 @@ class EpochRunner:
         images, labels = stack.task.mini_batch(positions, draws, self._config.augmentation)
         done = stack.step(images, labels, step)
         counted, gamma = done.counted, done.proposal.gamma.value
-        before = self._sums
+        if self._steps is not None:
+            self._steps.append((done.proposal.gamma, counted))
+            return
+        before, measured = self._sums, _measure(stack, done, labels)
+        if done.everyone:
+            self._sums = Sums(
+                before.means + measured,
+                before.steps + 1,
+                torch.minimum(before.gamma_min, gamma),
+                torch.maximum(before.gamma_max, gamma),
+            )
+            return
         self._sums = Sums(
-            before.means + torch.where(counted, _measure(stack, done, labels), 0),
+            before.means + torch.where(counted, measured, 0),
             before.steps + counted,
             torch.where(counted, torch.minimum(before.gamma_min, gamma), before.gamma_min),
             torch.where(counted, torch.maximum(before.gamma_max, gamma), before.gamma_max),
         )
 
+    def _add_up(self) -> None:
+        """The sums of the steps so far; every row by itself, so that its bits do not depend on its place."""
+        assert self._steps is not None
+        counted = torch.stack([one for _, one in self._steps], dim=1)
+        values, capped, zeroed = (torch.stack(each, dim=1) for each in zip(*[g for g, _ in self._steps], strict=True))
+        dtype = values.dtype
+        means = [torch.where(counted, quantity, 0).sum(1, dtype=dtype) for quantity in (values, capped, zeroed)]
+        self._sums = Sums(
+            torch.stack(means),
+            counted.sum(1, dtype=dtype),
+            torch.where(counted, values, math.inf).amin(1),
+            torch.where(counted, values, -math.inf).amax(1),
+        )
+        self._steps.clear()
+
     def _zero(self) -> Sums:
         width = self._stack.width
         place: dict[str, Any] = {"device": self._stack.device, "dtype": self._stack.dtype}
         return Sums(
-            torch.zeros(len(MEANS), width, **place),
+            torch.zeros(len(means_of(self._stack)), width, **place),
             torch.zeros(width, **place),
             torch.full((width,), math.inf, **place),
             torch.full((width,), -math.inf, **place),
@@ -160,22 +195,18 @@ def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
 
 
 def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:
-    """This step's value of each of `MEANS`: (quantities, K)."""
-    p = done.proposal
+    """This step's value of each of the stack's `means`: (quantities, K)."""
+    p, gamma = done.proposal, done.proposal.gamma
+    sizes = [gamma.value, gamma.capped.to(gamma.value.dtype), gamma.zeroed.to(gamma.value.dtype)]
     if isinstance(stack.task, Convex):
-        top1 = top5 = torch.full_like(p.x.loss, torch.nan)
-    else:
-        top1, top5 = (count / labels.shape[1] for count in stack.task.hits(p.x.logits, labels))
-    return torch.stack(
-        [
-            p.x.loss,
-            top1,
-            top5,
-            p.gamma.value,
-            p.gamma.capped.to(p.x.loss.dtype),
-            p.gamma.zeroed.to(p.x.loss.dtype),
-            p.x.norm,
-            p.e.norm,
-            p.e.loss - p.x.loss,
-        ]
-    )
+        return torch.stack(sizes)
+    top1, top5 = (count / labels.shape[1] for count in stack.task.hits(p.x.logits, labels))
+    return torch.stack([p.x.loss, top1, top5, *sizes, p.x.norm, p.e.norm, p.e.loss - p.x.loss])
+
+
+def means_of(stack: Stack) -> tuple[str, ...]:
+    """The history columns that are means over the counted steps of an epoch.
+
+    Of a convex task the step sizes alone: its losses are measured over all f_i, after the epoch.
+    """
+    return GAMMA_MEANS if isinstance(stack.task, Convex) else MEANS

@@ -20,17 +20,19 @@ State = Mapping[str, Tensor]
 
 RELATIVE_ROUNDING: Final = 1e-12
 """What a sum of some hundred products may be off by, relative to its largest term."""
+FEW: Final = 16
 EPS: Final = torch.finfo(torch.float64).eps
 
 
 class Monitor:
     r"""Follows the rows of a convex task from step to step; never changes them.
 
-    State, (K, ...): `sum` of x^0 .. x^{t-1}; `hits`, the first t at which (f(x^t) - f*) / (f(x^0) - f*) is below each
-    of `HITS`, 0 for none yet; `start`, f(x^0) - f* and ||x^0 - x*||^2. With `task_options.check` also `distance`
-    ||x^t - x*||^2 and `violations`: how often a step size was below its bound, and ||x^{t+1} - x*||^2 above its own,
-    each by more than rounding can explain. Both are defined for USAM and SGD without momentum and weight decay, with a
-    Polyak step size or a constant one small enough (corollary Constant step size), where rho_t <= 1/L.
+    State, (K, ...): `sum` of x^0 .. x^{t-1}; `start`, f(x^0) - f* and ||x^0 - x*||^2; `levels`, the former times each
+    of `HITS`, and `hits`, the first t at which f(x^t) - f* is that small, infinite for none yet. With
+    `task_options.check` also `distance`, ||x^t - x*||^2, and `violations`: how often a step size was below its bound,
+    and ||x^{t+1} - x*||^2 above its own, each by more than rounding can explain. Both are defined for USAM and SGD
+    without momentum and weight decay, with a Polyak step size or a constant one small enough (corollary 3.7), where
+    rho_t <= 1/L.
     """
 
     def __init__(self, configs: Sequence[TrialConfig], task: Convex, place: Mapping[str, Any]) -> None:
@@ -49,14 +51,17 @@ class Monitor:
         self._lower_bound = torch.tensor(lower_bounds, **place)
         self._levels = torch.tensor(HITS, **place)
         self._size_star = float(task.x_star.norm())
+        self.by_step = False  # whether hits are looked for in every step: a captured graph calls nothing in between
+        self._gaps: list[Tensor] = []
 
     def initial(self, theta: Tensor) -> dict[str, Tensor]:
         """The state at x^0."""
-        distance = self._distance(theta)
+        start, distance = self._task.gap(theta), self._distance(theta)
         state = {
             "sum": torch.zeros_like(theta),
-            "hits": torch.zeros(len(theta), len(HITS), dtype=torch.int64, device=theta.device),
-            "start": torch.stack([self._task.gap(theta), distance], dim=1),
+            "hits": torch.full((len(theta), len(HITS)), torch.inf, dtype=theta.dtype, device=theta.device),
+            "start": torch.stack([start, distance], dim=1),
+            "levels": start.unsqueeze(1) * self._levels,
         }
         if self._checks:
             violations = torch.zeros(len(theta), 2, dtype=torch.int64, device=theta.device)
@@ -66,8 +71,11 @@ class Monitor:
     def after(self, state: State, theta: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> dict[str, Tensor]:
         """The state after step t took rows `theta` (K, d) to those of `proposal` on the samples `order` (K, b)."""
         new = {**state, "sum": state["sum"] + theta}
-        if self._full and proposal.x.gap is not None:
-            new["hits"] = self.hit(state, proposal.x.gap, step)
+        if self._full and (gap := proposal.x.gap) is not None:
+            if self.by_step:
+                new["hits"] = self._hit(state, gap.unsqueeze(1), step.to(gap.dtype).view(1, 1))
+            else:
+                self._gaps.append(gap)
         if self._checks:
             distance = self._distance(proposal.theta)
             new |= {
@@ -76,10 +84,18 @@ class Monitor:
             }
         return new
 
-    def hit(self, state: State, gap: Tensor, step: Tensor) -> Tensor:
-        """`hits` where x^t, t = `step`, has the gap (K,)."""
-        below = (gap / state["start"][:, 0]).unsqueeze(1) <= self._levels
-        return torch.where(below & (state["hits"] == 0), step, state["hits"])
+    def at_record(self, state: State, theta: Tensor, active: Tensor, step: int) -> dict[str, Tensor]:
+        """The state at the end of an epoch, `step` steps from the start, with the hits of its steps and of x^step."""
+        seen = [*self._gaps, self._task.gap(theta)]
+        self._gaps.clear()
+        times = torch.arange(step - len(seen) + 1, step + 1, dtype=theta.dtype, device=theta.device)
+        hits = self._hit(state, torch.stack(seen, dim=1), times.expand(len(theta), -1))
+        return {**state, "hits": torch.where(active.unsqueeze(1), hits, state["hits"])}
+
+    def _hit(self, state: State, gaps: Tensor, times: Tensor) -> Tensor:
+        """`hits` where f(x^t) - f* was `gaps` (K, m) at the steps `times` (K, m)."""
+        below = gaps.unsqueeze(2) <= state["levels"].unsqueeze(1)
+        return torch.minimum(state["hits"], torch.where(below, times.unsqueeze(2), torch.inf).amin(1))
 
     def measure(self, state: State, theta: Tensor, step: int) -> dict[str, Tensor]:
         """The columns of `trainer.history.PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
@@ -92,8 +108,7 @@ class Monitor:
             "distance": distance,
             "distance/relative": distance / start[:, 1],
         }
-        hits = state["hits"].to(theta.dtype)
-        hits = torch.where(hits > 0, hits, torch.nan)
+        hits = torch.where(state["hits"].isfinite(), state["hits"], torch.nan)
         found |= {f"iterations/{level:.0e}".replace("e-0", "e-"): hits[:, at] for at, level in enumerate(HITS)}
         if self._checks:
             counted = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
@@ -119,12 +134,16 @@ class Monitor:
             excess, noise = proposal.x.gap + above, above
         cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
         most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
-        # x itself is rounded to eps ||x||, and so is its distance; all else is relative to what is added up.
-        grain = 16 * (EPS * (self._size_star + before.sqrt()) + self._task.problem.grain)
-        slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (before.sqrt() + grain)
+        # x is rounded to eps ||x||, and x* is not found more exactly than `grain`; the gradient is off by a few eps of
+        # L ||x - x*||, which is much of it where A hardly sees x - x*; all else is relative to what is added up.
+        size = before.sqrt()
+        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+        off = FEW * EPS * smooth * size
+        slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (size + grain) + 2 * gamma * off * size
         applies = (smooth * rho <= 1) & (proposal.x.norm > 0)
-        blur = RELATIVE_ROUNDING + grain / before.sqrt()  # relative, of f - f* and of the gradient close to x*
-        broken = torch.stack([gamma < least - blur / smooth, after - before > most + slack], dim=1)
+        blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / proposal.x.norm)
+        below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
+        broken = torch.stack([below, after - before > most + slack], dim=1)
         return (broken & applies.unsqueeze(1)).to(torch.int64)
 
 

@@ -13,22 +13,10 @@ import torch
 from torch import Tensor
 
 from trainer.config import TrialConfig
+from trainer.passes import Pass
 from trainer.schedulers import Decreasing, Gamma, published_radius
 
 State = Mapping[str, Tensor]
-
-
-class Pass(NamedTuple):
-    """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
-
-    `gap` (K,) is f - f* without cancellation, where a convex task knows it of this mini-batch.
-    """
-
-    loss: Tensor
-    grad: Tensor
-    norm: Tensor
-    logits: Tensor
-    gap: Tensor | None = None
 
 
 Oracle = Callable[[Tensor], Pass]
@@ -57,6 +45,7 @@ class Descent:
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._weight_decay = torch.tensor([[c.weight_decay] for c in configs], **place)
+        self._decays = any(c.weight_decay for c in configs)
         self._momentum = torch.tensor([[c.momentum or 0.0] for c in configs], **place)
         self._has_momentum = any(c.momentum for c in configs)
 
@@ -65,7 +54,7 @@ class Descent:
         return {"velocity": torch.zeros_like(theta)} if self._has_momentum else {}
 
     def __call__(self, theta: Tensor, state: State, grad: Tensor, gamma: Gamma) -> tuple[Tensor, State]:
-        direction = grad + self._weight_decay * theta
+        direction = grad + self._weight_decay * theta if self._decays else grad
         if self._has_momentum:
             # A row without momentum takes the direction itself, so its bits do not depend on its neighbours.
             velocity = self._momentum * state["velocity"] + direction
@@ -132,6 +121,7 @@ class SharpnessAware(Optimizer):
         super().__init__(configs, device, dtype)
         self._rho = torch.tensor([published_radius(c) if c.rho is None else c.rho for c in configs], **self.place)
         self._normalised = torch.tensor([c.optimizer == "sam" for c in configs], device=device)
+        self._normalises = any(c.optimizer == "sam" for c in configs)
         self._decay = torch.tensor([decay_power(c) for c in configs], **self.place)
         self._decays = any(decay_power(c) for c in configs)
         self._follows = Decreasing.of(configs, device, dtype)
@@ -152,5 +142,7 @@ class SharpnessAware(Optimizer):
             rho = torch.where(self._decay > 0, rho / (step.to(rho.dtype) + 1.0) ** self._decay, rho)
         if self._follows is not None:
             rho = self._follows.radius(step, rho)
+        if not self._normalises:
+            return rho
         by_length = torch.where(norm > 0, rho / norm, torch.zeros_like(norm))
         return torch.where(self._normalised, by_length, rho)

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer.config import TrialConfig
 from trainer.convex import Convex
 from trainer.engine import Buffers, Engine
-from trainer.optimizers import Pass
+from trainer.passes import Pass
 from trainer.tasks import Classification
 
 
@@ -60,7 +60,7 @@ class ByModule:
         grad = self._engine.gradient(loss)
         if self._first is None and self._first_alone:
             self._first = self._engine.statistics()
-        return Pass(loss.detach(), grad, torch.linalg.vecdot(grad, grad).sqrt(), logits.detach())
+        return Pass(loss.detach(), grad, logits.detach())
 
     def statistics(self) -> Buffers:
         """See `Oracles`."""

@@ -237,6 +237,8 @@ def _newton(problem: Problem) -> Array:
     x = np.zeros(problem.d)
     gradient = problem.gradient(x)
     for _ in range(NEWTON_STEPS):
+        if (problem.b * (problem.a @ x)).min() > 0:
+            raise np.linalg.LinAlgError("a hyperplane separates the labels: f has no minimiser")
         direction = np.linalg.solve(problem.curvature(x), gradient)
         if np.linalg.norm(gradient) <= GRADIENT_FLOOR:
             last = x - direction  # the gradient of which is down to rounding

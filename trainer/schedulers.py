@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainer.config import TrialConfig
 from trainer.coverage import problem_for
+from trainer.passes import Pass
 from trainer.plugins import component
 from trainer.published import decreasing_step, radius_and_step
 
@@ -32,17 +33,30 @@ class Gamma(NamedTuple):
         return cls(value, never, never)
 
 
-class Seen(NamedTuple):
+class Seen:
     """What a step shows at e: `loss` f(e) (K,), `grad` (K, P), `ascent` e - x (K, P); `step` is t = 0, 1, ..., ().
 
-    `gap` (K,) is f(e) - f* without cancellation, where a convex task knows it of this mini-batch.
+    `square` (K,) is ||grad||^2; `gap` (K,) is f(e) - f* without cancellation, None where nobody knows it.
     """
 
-    loss: Tensor
-    grad: Tensor
-    ascent: Tensor
-    step: Tensor
-    gap: Tensor | None = None
+    def __init__(self, e: Pass, ascent: Tensor, step: Tensor) -> None:
+        self._e = e
+        self.grad, self.ascent, self.step = e.grad, ascent, step
+
+    @property
+    def loss(self) -> Tensor:
+        """f(e), (K,)."""
+        return self._e.loss
+
+    @property
+    def square(self) -> Tensor:
+        """||grad f(e)||^2, (K,)."""
+        return self._e.square
+
+    @property
+    def gap(self) -> Tensor | None:
+        """f(e) - f*, (K,)."""
+        return self._e.gap
 
 
 class Scheduler(ABC):
@@ -73,11 +87,11 @@ class Constant(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._lr = torch.tensor([c.lr for c in configs], **self.place)
+        self._gamma = Gamma.of(torch.tensor([c.lr for c in configs], **self.place))
 
     def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
-        return Gamma.of(self._lr), state
+        return self._gamma, state
 
 
 class Cosine(Scheduler):
@@ -107,11 +121,11 @@ class Polyak(Scheduler):
 
     def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
-        return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap), state
+        return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap, seen.square), state
 
 
 class DeterministicPolyak(Scheduler):
-    r"""The paper's Polyak Scheduler: gamma = (f(e) - f* - <grad f(e), e - x>) / ||grad f(e)||^2, without a cap.
+    r"""The paper's Polyak Scheduler: gamma = [f(e) - f* - <grad f(e), e - x>]_+ / ||grad f(e)||^2, without a cap.
 
     For full batches, and for mini-batches that share their minimiser (corollary Interpolation). 0 where the gradient is
     zero, which is at a minimiser. Source: eq. (Polyak Scheduler) of section 2.2.
@@ -119,14 +133,15 @@ class DeterministicPolyak(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._none = torch.zeros(len(configs), **self.place)
-        self._cap = torch.full((len(configs),), torch.inf, **self.place)
+        self._zero = torch.zeros(len(configs), **self.place)
+        self._never = torch.zeros(len(configs), dtype=torch.bool, device=device)
 
     def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
         assert seen.gap is not None, "the config sees to it"
-        found = polyak(seen.gap, self._none, seen.grad, seen.ascent, self._cap)
-        return found._replace(value=torch.where(found.value.isfinite(), found.value, 0.0)), state
+        excess = seen.gap - torch.linalg.vecdot(seen.grad, seen.ascent)
+        zeroed = excess <= 0
+        return Gamma(torch.where(zeroed, self._zero, excess / seen.square), self._never, zeroed), state
 
 
 class Decreasing:
@@ -182,19 +197,27 @@ def _decreases(config: TrialConfig) -> bool:
     return config.scheduler == "andriushchenko2022" and config.scheduler_options.get("setting") == "stochastic"
 
 
-def polyak(loss: Tensor, lower_bound: Tensor, grad: Tensor, ascent: Tensor, cap: Tensor) -> Gamma:
+def polyak(
+    loss: Tensor,
+    lower_bound: Tensor,
+    grad: Tensor,
+    ascent: Tensor,
+    cap: Tensor,
+    square: Tensor | None = None,
+) -> Gamma:
     r"""The Stochastic Polyak Scheduler for USAM and SAM.
 
         gamma = min{ [f(e) - l - <grad f(e), e - x>]_+ / ||grad f(e)||^2, gamma_b }
 
-    `loss` f(e), `lower_bound` l and `cap` gamma_b are (K,); `grad` at e and `ascent` e - x are (K, P). With e = x it
+    `loss` f(e), `lower_bound` l and `cap` gamma_b are (K,); `grad` at e and `ascent` e - x are (K, P); `square` (K,) is
+    ||grad f(e)||^2 where it is known. With e = x it
     is SPS_max of Loizou et al. 2021. gamma is 0 where the numerator is not positive (`zeroed`), and the cap where the
     gradient is zero but the numerator is positive; it is never NaN for finite input.
 
     Source: eq. (Stochastic Polyak Scheduler) of sections 2.3 and 4.3 and Algorithm 1 of the paper.
     """
     excess = loss - lower_bound - torch.linalg.vecdot(grad, ascent)
-    gamma = excess / torch.linalg.vecdot(grad, grad)
+    gamma = excess / (torch.linalg.vecdot(grad, grad) if square is None else square)
     zeroed = excess <= 0
     capped = ~zeroed & (gamma >= cap)
     gamma = torch.where(zeroed, torch.zeros_like(gamma), torch.minimum(gamma, cap))
@@ -235,6 +258,10 @@ class StepSizes:
 
     def gamma(self, seen: Seen, state: State) -> tuple[Gamma, dict[str, Tensor]]:
         """Every row's step size by its own rule, and what the rules remember next."""
+        if len(self._rules) == 1 and not state:
+            ((name, (rule, _)),) = self._rules.items()
+            gamma, new = rule.gamma(seen, {})
+            return gamma, {f"{name}/{key}": value for key, value in new.items()}
         chosen: Gamma | None = None
         after: dict[str, Tensor] = {}
         for name, (rule, own) in self._rules.items():

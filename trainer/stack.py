@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from trainer.data import stream_seed
 from trainer.engine import Buffers, flatten, make_engine
 from trainer.layers import use_bfloat16
 from trainer.monitor import Monitor
-from trainer.optimizers import Optimizer, Pass, Proposal
+from trainer.optimizers import Optimizer, Proposal
 from trainer.oracles import ByModule, ClosedForm, Oracles
+from trainer.passes import Pass
 from trainer.plugins import component
 from trainer.registry import ConfigError
 from trainer.schedulers import Gamma, Seen, StepSizes
@@ -23,10 +25,11 @@ from trainer.tasks import DTYPES, Classification, Task
 
 
 class Step(NamedTuple):
-    """What one step did. `counted` (K,) bool: rows that were updated; the rest are frozen."""
+    """What one step did. `counted` (K,) bool: rows that were updated; the rest are frozen. `everyone`: surely all."""
 
     proposal: Proposal
     counted: Tensor
+    everyone: bool
 
 
 class Stack:
@@ -65,18 +68,27 @@ class Stack:
             torch.stack([row.counters for row in rows]).to(self.device),
         )
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
+        self._asked: Tensor | None = None
+        self._all_active = False
         self.step_sizes = StepSizes(configs, self.device, self.dtype)
         family = component("optimizer", first.optimizer).load()
         self._optimizer: Optimizer = family(configs, self.device, self.dtype)
-        self.state = {
-            **{f"{_OPTIMIZER}/{name}": value for name, value in self._optimizer.initial(self.theta).items()},
-            **self.step_sizes.initial(),
-        }
-        if self.monitor is not None:
-            self.state |= {f"{_MONITOR}/{name}": value for name, value in self.monitor.initial(self.theta).items()}
+        # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
+        self._own = {name: value.clone() for name, value in self._optimizer.initial(self.theta).items()}
+        self._remembered = self.step_sizes.initial()
+        self._followed = {} if self.monitor is None else self.monitor.initial(self.theta)
         for name, tensor in self.state.items():
             if tensor.shape[:1] != (self.width,):
                 raise ValueError(f"state {name!r} has shape {tuple(tensor.shape)}; expected K = {self.width} first")
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What optimizer, schedulers and monitor remember, each tensor (K, ...)."""
+        return {
+            **{f"{_OPTIMIZER}/{name}": value for name, value in self._own.items()},
+            **self._remembered,
+            **{f"{_MONITOR}/{name}": value for name, value in self._followed.items()},
+        }
 
     @property
     def width(self) -> int:
@@ -89,43 +101,56 @@ class Stack:
         No host sync: nothing here waits for the device.
         """
         self._oracles.begin(self.buffers)
-        remembered = {k: v for k, v in self.state.items() if not k.startswith(_INTERNAL)}
+        remembered = self._remembered
 
         def oracle(theta: Tensor) -> Pass:
             return self._oracles.pass_at(theta, images, labels)
 
         def step_size(e: Pass, ascent: Tensor) -> Gamma:
             nonlocal remembered
-            gamma, remembered = self.step_sizes.gamma(Seen(e.loss, e.grad, ascent, step, e.gap), remembered)
+            gamma, remembered = self.step_sizes.gamma(Seen(e, ascent, step), remembered)
             return gamma
 
-        own = self._own(_OPTIMIZER)
-        proposal = self._optimizer.propose(oracle, step_size, self.theta, own, step)
+        proposal = self._optimizer.propose(oracle, step_size, self.theta, self._own, step)
         buffers = self._oracles.statistics()
-        finite = (
-            torch.isfinite(proposal.x.loss)
-            & torch.isfinite(proposal.e.loss)
-            & torch.isfinite(proposal.x.norm)
-            & torch.isfinite(proposal.e.norm)
-            & torch.isfinite(proposal.theta.sum(1))  # a sum is finite only if every summand is
-        )
-        counted = self.active & finite
-        state = {**{f"{_OPTIMIZER}/{k}": v for k, v in proposal.state.items()}, **remembered}
+        counted, everyone = self._finite(proposal)
+        followed = self._followed
         if self.monitor is not None:
-            followed = self.monitor.after(self._own(_MONITOR), self.theta, proposal, labels, step)
-            state |= {f"{_MONITOR}/{k}": v for k, v in followed.items()}
-        if self.device.type == "cpu" and bool(counted.all()):  # elsewhere asking would be a sync in every step
+            followed = self.monitor.after(followed, self.theta, proposal, labels, step)
+        if everyone:
             self.theta, self.buffers = proposal.theta, buffers
-            self.state = {name: state[name] for name in self.state}
+            self._own, self._remembered, self._followed = dict(proposal.state), remembered, followed
         else:
             self.theta = _where(counted, proposal.theta, self.theta)
             self.buffers = Buffers(
                 _where(counted, buffers.floats, self.buffers.floats),
                 _where(counted, buffers.counters, self.buffers.counters),
             )
-            self.state = {name: _where(counted, state[name], before) for name, before in self.state.items()}
+            self._own = {name: _where(counted, proposal.state[name], old) for name, old in self._own.items()}
+            self._remembered = {name: _where(counted, remembered[name], old) for name, old in self._remembered.items()}
+            self._followed = {name: _where(counted, followed[name], old) for name, old in self._followed.items()}
         self.active = counted
-        return Step(proposal, counted)
+        return Step(proposal, counted, everyone)
+
+    def _finite(self, proposal: Proposal) -> tuple[Tensor, bool]:
+        """The rows that go on, (K,), and whether they are surely all of them."""
+        may_ask = self.device.type == "cpu" and self.are_all_active()  # elsewhere asking would be a sync in every step
+        # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
+        if may_ask and self.monitor is not None and math.isfinite(proposal.theta.sum().item()):
+            return self.active, True
+        seen = proposal.theta.sum(1)
+        if self.monitor is None:
+            x, e = proposal.x, proposal.e
+            seen = seen + x.loss + e.loss + x.norm + e.norm
+            if may_ask and math.isfinite(seen.sum().item()):
+                return self.active, True
+        return self.active & torch.isfinite(seen), False
+
+    def are_all_active(self) -> bool:
+        """Asked of a tensor once: `active` is replaced, and never written into, but by a captured graph on a GPU."""
+        if self._asked is not self.active:
+            self._asked, self._all_active = self.active, bool(self.active.all())
+        return self._all_active
 
     def evaluate(self, images: Tensor) -> Tensor:
         """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics; of no convex task."""
@@ -135,17 +160,8 @@ class Stack:
     def measure(self, step: int) -> dict[str, Tensor]:
         """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
         assert self.monitor is not None, "only of a convex task"
-        state = self._own(_MONITOR)
-        gap = self.task.gap(self.theta) if isinstance(self.task, Convex) else torch.empty(0)
-        at = torch.tensor(step, device=self.device)
-        hits = torch.where(self.active.unsqueeze(1), self.monitor.hit(state, gap, at), state["hits"])
-        self.state[f"{_MONITOR}/hits"] = hits
-        return self.monitor.measure({**state, "hits": hits}, self.theta, step)
-
-    def _own(self, prefix: str) -> dict[str, Tensor]:
-        """The state under a prefix, by its owner's names."""
-        start = f"{prefix}/"
-        return {k.removeprefix(start): v for k, v in self.state.items() if k.startswith(start)}
+        self._followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
+        return self.monitor.measure(self._followed, self.theta, step)
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step replaces, in the order of `put`."""
@@ -155,16 +171,22 @@ class Stack:
         """Go on from these."""
         self.theta, floats, counters, self.active, *state = tensors
         self.buffers = Buffers(floats, counters)
-        self.state = dict(zip(self.state, state, strict=True))
+        rest = iter(state)
+        for part in (self._own, self._remembered, self._followed):
+            part.update(zip(part, rest, strict=False))
 
-    def row_state(self, row: int) -> dict[str, Tensor]:
-        """Views of one row's parameters, buffers, optimizer and scheduler state, for its checkpoint."""
+    def row_state(self, row: int, tensors: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
+        """Views of one row's parameters, buffers, optimizer and scheduler state, for its checkpoint.
+
+        `tensors` are those of `tensors()` at some earlier time, by default of now.
+        """
+        theta, floats, counters, _, *state = tensors or self.tensors()
         kept = (*_INTERNAL, f"{self.configs[row].scheduler}/")
         return {
-            "theta": self.theta[row],
-            "floats": self.buffers.floats[row],
-            "counters": self.buffers.counters[row],
-            **{name: tensor[row] for name, tensor in self.state.items() if name.startswith(kept)},
+            "theta": theta[row],
+            "floats": floats[row],
+            "counters": counters[row],
+            **{name: tensor[row] for name, tensor in zip(self.state, state, strict=True) if name.startswith(kept)},
         }
 
     def load_row(self, row: int, state: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from trainer.checkpoint import CHECKPOINT_FORMAT
 from trainer.config import TrialConfig
 from trainer.convex import Convex
 from trainer.data import Images
-from trainer.epoch import MEANS, EpochResult, EpochRunner
+from trainer.epoch import EpochResult, EpochRunner, means_of
 from trainer.graph import Capture, cuda_graph
 from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from trainer.memory import keep_freed_memory
@@ -72,26 +72,24 @@ def train(
     found = list(checkpoints or [None] * len(configs))
     epoch = _restore(stack, found, len(configs))
     histories = [[*(checkpoint["history"] if checkpoint else [])] for checkpoint in found]
-    real = torch.arange(width, device=stack.device) < len(configs)
-    stack.active &= real
     runner = EpochRunner(stack, capture or (cuda_graph if stack.device.type == "cuda" else None))
     per_epoch = stack.task.steps_per_epoch(config.batch_size)
     try:
-        while epoch < config.epochs and bool(stack.active.any()):
+        while epoch < config.epochs and bool(stack.active[: len(configs)].any()):
             going = stack.active.tolist()[: len(configs)]
             result = runner.run(epoch + 1, epoch * per_epoch, stop)
             if result is None:
                 return
             epoch += 1
             rows = _history_rows(stack, epoch, (epoch - 1) * per_epoch, result)
+            whole = stack.tensors()  # a step replaces them, or where it is a captured graph writes into them
+            if runner.overwrites:
+                whole = [tensor.clone() for tensor in whole]
             reports = []
             for row in (row for row, was_going in enumerate(going) if was_going):
                 histories[row].append(rows[row])
                 outcome = _outcome(stack.configs[row], rows[row])
-                state = stack.row_state(row)  # views: a step replaces the stack's tensors
-                if runner.overwrites:
-                    state = {name: tensor.clone() for name, tensor in state.items()}
-                make = _checkpointer(stack.configs[row], width, outcome, state, histories[row], epoch)
+                make = _checkpointer(stack, row, outcome, whole, histories[row], epoch)
                 reports.append(Report(row, epoch, rows[row], outcome, make))
             yield reports
     finally:
@@ -116,24 +114,25 @@ def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> 
     means = (sums.means.double() / sums.steps).tolist()
     columns = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS) if isinstance(stack.task, Convex) else HISTORY_COLUMNS
     low, high = sums.gamma_min.tolist(), sums.gamma_max.tolist()
-    rows = []
-    for row in range(stack.width):
-        values: HistoryRow = dict.fromkeys(columns)
-        values |= {"epoch": epoch, "step": steps + counts[row], "partial": not alive[row]}
-        if counts[row]:
-            measured = zip(MEANS, means, strict=True)
-            values |= {name: known(quantity[row]) for name, quantity in measured}
-            values |= {"gamma/min": low[row], "gamma/max": high[row]}
-        if alive[row]:
-            values |= {name: known(quantity[row]) for name, quantity in evaluated}
-        values |= {"seconds": seconds, "images_per_second": result.images / result.training_seconds}
-        rows.append(values)
-    return rows
+    width, nothing = stack.width, [None] * stack.width
+    quantities: dict[str, Sequence[Any]] = {
+        **dict(zip(means_of(stack), means, strict=True)),
+        "gamma/min": [value if count else None for value, count in zip(low, counts, strict=True)],
+        "gamma/max": [value if count else None for value, count in zip(high, counts, strict=True)],
+        **{name: [v if a else None for v, a in zip(values, alive, strict=True)] for name, values in evaluated},
+        "epoch": [epoch] * width,
+        "step": [steps + count for count in counts],
+        "partial": [not going for going in alive],
+        "seconds": [seconds] * width,
+        "images_per_second": [result.images / result.training_seconds] * width,
+    }
+    table = [_known(quantities[name]) if name in quantities else nothing for name in columns]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*table, strict=True)]
 
 
-def known(value: float) -> float | None:
-    """None for a value that is not defined."""
-    return None if math.isnan(value) else value
+def _known(values: Sequence[Any]) -> Sequence[Any]:
+    """None for what is not defined: a mean over no step, a bound that the paper does not claim."""
+    return [None if value != value else value for value in values]  # noqa: PLR0124  # only NaN is not itself
 
 
 def _evaluated(stack: Stack, steps: int) -> list[tuple[str, list[float]]]:
@@ -167,25 +166,23 @@ def _evaluate(stack: Stack, task: Classification, data: Images | None, prefix: s
         hits = task.hits(logits, shared)
         top1, top5 = top1 + hits[0], top5 + hits[1]
         bound += task.worst_loss(logits)
-    stack.active &= bound.isfinite()
+    stack.active = stack.active & bound.isfinite()
     names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
     return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
 def _checkpointer(
-    config: TrialConfig,
-    width: int,
-    outcome: str,
-    state: Mapping[str, torch.Tensor],
-    rows: list[HistoryRow],
-    epoch: int,
+    stack: Stack, row: int, outcome: str, whole: Sequence[torch.Tensor], rows: list[HistoryRow], epoch: int
 ) -> Callable[[], Checkpoint]:
+    """What makes the row's checkpoint of now, whenever it is called: most are never asked for."""
+
     def checkpoint() -> Checkpoint:
-        history = rows[:epoch]  # copied only where it is asked for: `rows` grows with every epoch
+        history = rows[:epoch]  # `rows` grows with every epoch
+        state = stack.row_state(row, whole)
         return {
             "format": CHECKPOINT_FORMAT,
-            "trial_id": config.trial_id,
-            "width": width,
+            "trial_id": stack.configs[row].trial_id,
+            "width": stack.width,
             "epoch": len(history),
             "outcome": outcome,
             "row": {name: tensor.detach().cpu().clone() for name, tensor in state.items()},

@@ -1,0 +1,66 @@
+"""What evaluating a mini-batch at some point gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Pass:
+    """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
+
+    `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None where nobody knows it.
+    """
+
+    def __init__(self, loss: Tensor, grad: Tensor, logits: Tensor) -> None:
+        self.grad, self.logits = grad, logits
+        self._loss = loss
+
+    @property
+    def loss(self) -> Tensor:
+        """f, (K,)."""
+        return self._loss
+
+    @property
+    def gap(self) -> Tensor | None:
+        """f - f*, (K,)."""
+        return None
+
+    @cached_property
+    def square(self) -> Tensor:
+        """||grad||^2, (K,)."""
+        found: Tensor = torch.linalg.vecdot(self.grad, self.grad)
+        return found
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """||grad||, (K,)."""
+        return self.square.sqrt()
+
+
+class LazyPass(Pass):
+    """A pass of a convex task: its values are computed where they are asked for, as most optimizers need no loss.
+
+    `value` gives f - f* where `star` is f*, and f itself where `star` is None.
+    """
+
+    def __init__(self, value: Callable[[], Tensor], grad: Tensor, star: float | None) -> None:
+        super().__init__(grad, grad, grad)  # nobody asks for logits
+        self._value, self._star = value, star
+
+    @cached_property
+    def _computed(self) -> Tensor:
+        return self._value()
+
+    @property
+    def gap(self) -> Tensor | None:
+        """f - f*, (K,)."""
+        return None if self._star is None else self._computed
+
+    @property
+    def loss(self) -> Tensor:
+        """f, (K,)."""
+        return self._computed + self._star if self._star else self._computed
