@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart test test-all check bench schema clean
+.PHONY: quickstart theory test test-all check bench schema clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -26,6 +26,13 @@ quickstart: .venv/installed  ## sweep on the bundled digits, then table, plots a
 	$(BIN)/polysweep report quickstart --store $(STORE) --out quickstart-report.html
 	$(BIN)/polysweep table quickstart --store $(STORE)
 
+THEORY := theory-deterministic theory-stochastic adaptive-deterministic adaptive-stochastic
+
+theory: .venv/installed  ## the paper's four synthetic figures, with bounds and tables, into theory/
+	@for name in $(THEORY); do $(BIN)/polysweep launch sweeps/specs/$$name.yaml --store $(STORE) --wandb offline || exit; done
+	@mkdir -p theory
+	@for name in $(THEORY); do $(BIN)/polysweep theory $$name --store $(STORE) --out theory/$$name > theory/$$name.md || exit; cat theory/$$name.md; done
+
 check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -44,9 +51,10 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/analysis.py
+	$(BIN)/python benchmarks/theory.py
 
 schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from sweeps.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache theory

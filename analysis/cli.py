@@ -201,8 +201,9 @@ def theory(
     width: Annotated[str, typer.Option("--width", help="page or column.")] = "page",
 ) -> None:
     """Put a sweep of convex problems beside the paper's bounds: figures, contraction factors, violations, winner."""
+    from analysis.curves import lines_of
     from analysis.figures import require_kinds, write
-    from analysis.theory import checks, lines_of, methods
+    from analysis.theory import checks, methods
     from analysis.theory_figures import theory_figures
     from analysis.theory_text import render_theory
 

@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,19 +187,13 @@ def titled(name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
         legend = ax.get_legend()
         if legend is not None:
             legend.remove()
+    longest = int(figure.get_figwidth() * 11)
+    handles = {textwrap.fill(label, longest - 10): handle for label, handle in handles.items()}
     if handles:
         room = int(figure.get_figwidth() * 11 / (max(map(len, handles)) + 7))  # entries of 9 points side by side
         columns = max(1, min(len(handles), room))
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
-    longest = int(figure.get_figwidth() * 11)
-    lines, line = [], ""
-    for word in title.split():
-        if line and len(line) + len(word) + 1 > longest:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    figure.suptitle("\n".join([*lines, line]))
+    figure.suptitle(textwrap.fill(title, longest, break_long_words=False, break_on_hyphens=False))
     return Drawn(name, figure, data)
 
 

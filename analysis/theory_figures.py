@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import plots
+from analysis.curves import Line, Statement
 from analysis.figures import WIDTHS, Drawn, titled
-from analysis.theory import Line, Statement, by_problem
+from analysis.theory import by_problem
 from trainer.registry import UserError, expected
 
 DASHES: Final = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -44,7 +45,9 @@ def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Ite
                     continue
                 data = pd.concat([curve_data(line, kind) for line in shown], ignore_index=True)
                 inches = WIDTHS[width]
-                figure = Figure(figsize=(inches, max(3.0, 0.72 * inches)))
+                # The legend stands below: a line of 0.16 inches an entry, and two where the entry is long.
+                entries = sum(1 + len(one.label) // (inches * 11 - 10) for one in shown) + 1
+                figure = Figure(figsize=(inches, max(2.4, 0.5 * inches) + 0.16 * entries))
                 ax = figure.subplots()
                 plot_theory(data, ax, PANELS[kind][1], looks)
                 counts = sorted(set(data["n"]))
@@ -62,9 +65,9 @@ def curve_data(line: Line, kind: str) -> pd.DataFrame:
         {
             "method": line.label,
             "step": steps,
-            "n": means["n"].to_numpy(),
-            "mean": means[("mean", column)].to_numpy(),
-            "std": means[("std", column)].to_numpy(),
+            "n": line.counts.to_numpy(),
+            "mean": means[column].to_numpy(),
+            "std": line.stds[column].to_numpy(),
             "bound": np.nan,
         }
     )
@@ -114,7 +117,7 @@ def _looks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 def _looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """By label colour, dash and marker: told apart in grey too."""
-    colours = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    colours = mpl.rc_params_from_file(plots.STYLE)["axes.prop_cycle"].by_key()["color"]
     return {
         label: {
             "color": f"#{colours[at % len(colours)]}".replace("##", "#"),

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.curves import Line
 from analysis.formats import markdown
-from analysis.theory import Line, by_problem, checks, methods, verdicts
+from analysis.theory import by_problem, checks, methods, verdicts
 
 LEVELS = ("1e-6", "1e-10")
 

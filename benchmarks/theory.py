@@ -2,7 +2,7 @@
 
 Both see the same problem, the same iterations, and record f as often. `one core`: stack and loop take turns on it, so
 that a machine whose speed drifts slows both; a loop's trials all cost the same, so one of each method is timed and
-counted as often as the grid has it. `all cores`: the stacks side by side, one thread each, as a launch runs them, beside
+counted as often as the grid has it. `2 cores`: the stacks side by side, one thread each, as a launch runs them, beside
 the same loop, which is one process. `lean` is a loop that works on A itself where the batch is full, and draws its
 mini-batches in one call; nobody starts with that, but it says how much of the ratio is the stack.
 

@@ -161,7 +161,10 @@ class Stack:
         """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
         assert self.monitor is not None, "only of a convex task"
         self._followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
-        return self.monitor.measure(self._followed, self.theta, step)
+        found = self.monitor.measure(self._followed, self.theta, step)
+        # A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
+        self.active = self.active & found["suboptimality"].isfinite() & found["suboptimality/cesaro"].isfinite()
+        return found
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step replaces, in the order of `put`."""
