@@ -289,7 +289,7 @@ def _title(run: Mapping[Any, Any], options: Mapping[str, Any], problem: Problem,
     """`ridge, full batches` or `ridge lambda_r=0.001 consistent=False, mini-batches of 10`."""
     told = [
         f"{name}={value}"
-        for name, value in options.items()
+        for name, value in sorted(options.items())
         if f"task_options.{name}" not in NOT_OF_THE_PROBLEM and f"{run['task']} task_options.{name}" not in shared
     ]
     batches = "full batches" if size == problem.n else f"mini-batches of {size}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Wandb
+from made import ADDRESS, as_runs
 from made import sweep as made_sweep
+from test_readme import copy_of_the_project
 
 from analysis import pull, select
 from analysis.curves import Line, lines_of
@@ -169,6 +172,17 @@ def test_the_winner_its_budget_and_whom_it_beats(lines: list[Line]) -> None:
     assert "it ends at" in told and "the best other, andriushchenko2022" in told
 
 
+@pytest.mark.usefixtures("fresh_client")
+def test_the_same_tables_come_from_wandb(small: Path, lines: list[Line], wandb_server: Wandb, tmp_path: Path) -> None:
+    store = Store(str(small))
+    wandb_server.load("p", as_runs(store, "theory-small"))
+    pulled = pull(f"{ADDRESS}/theory-small", store=store, cache=tmp_path)
+    theirs = lines_of(select(pulled, epoch="last"))
+    pd.testing.assert_frame_equal(methods(theirs), methods(lines), check_exact=True)
+    pd.testing.assert_frame_equal(checks(theirs), checks(lines), check_exact=True)
+    assert verdicts(theirs) == verdicts(lines)
+
+
 def test_a_rival_that_is_faster_is_named(lines: list[Line]) -> None:
     ours = next(one for one in lines if one.label == "usam polyak-deterministic rho=2.5")
     rival = next(one for one in lines if one.label == "khanh2024" and one.title == ours.title)
@@ -268,6 +282,18 @@ def test_the_specs_plan_the_papers_grids(name: str) -> None:
     paper = next(trial.config for trial in spec.trials if trial.config.task == "ridge")
     assert paper.batch_size == (10 if stochastic else 100)
     assert paper.task_options["lambda_r"] == (1e-3 if stochastic else 0.0)
+
+
+@pytest.mark.long
+def test_make_theory_makes_all_four_figures_and_tables(tmp_path: Path) -> None:
+    project = copy_of_the_project(tmp_path)
+    subprocess.run(["make", "theory"], cwd=project, check=True, capture_output=True, timeout=900)
+    for name in ("theory-deterministic", "theory-stochastic", "adaptive-deterministic", "adaptive-stochastic"):
+        text = (project / "theory" / f"{name}.md").read_text(encoding="utf-8")
+        assert "Theorem 3." in text and "**does not hold**" not in text and "violations of" not in text
+        assert len(list((project / "theory" / name).glob("suboptimality-*.png"))) >= 1
+    race = (project / "theory" / "adaptive-deterministic.md").read_text(encoding="utf-8")
+    assert "reaches 1e-10 after" in race and "NOT fewer" not in race
 
 
 def test_a_metric_that_the_task_has_not_is_refused_with_its_line() -> None:
