@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT[/TAG] of a pull.")
+    str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT or .../TAG of a pull.")
 ]
 CacheOption = Annotated[
     str,
@@ -48,13 +48,15 @@ DEFAULT_CACHE = "./polysweep-cache"
 
 @app.command()
 def pull(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="wandb://ENTITY/PROJECT[/TAG]")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="wandb://ENTITY/PROJECT, or .../TAG")],
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     filter_: Annotated[str | None, typer.Option("--filter", help="W&B's own, a JSON object.")] = None,
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", help="The sweep's file. [default: of the sweep named like TAG, if the Store has it]"),
+        typer.Option(
+            "--spec", help="The sweep's file. By default that of the sweep named like TAG, if the Store has it."
+        ),
     ] = None,
     mapping: Annotated[
         list[str] | None, typer.Option("--map", help="OURS=THEIRS, such as rho=optimizer.radius; may be repeated.")
@@ -213,9 +215,12 @@ def theory(
     lines = lines_of(selection)
     title = selection.pulled.protocol.name
     paths = write(theory_figures(lines, title, width), out, wanted)
-    for file, frame in (("methods", methods(lines)), ("checks", checks(lines))):
-        frame.to_csv(out / f"{file}.csv", index=False)
-        paths.append(out / f"{file}.csv")
+    try:
+        for file, frame in (("methods", methods(lines)), ("checks", checks(lines))):
+            frame.to_csv(out / f"{file}.csv", index=False)
+            paths.append(out / f"{file}.csv")
+    except OSError as error:
+        raise UserError(f"--out: {out} cannot be written: {error}") from None
     print(render_theory(lines, title))
     print("\n".join(map(str, paths)), file=sys.stderr)
 

@@ -14,6 +14,8 @@ import pandas as pd
 from analysis.frames import plain
 from analysis.select import Selection, shown
 from trainer import bounds
+from trainer.coverage import ROUNDING as COVERED
+from trainer.coverage import is_lower_bound
 from trainer.history import PROBLEM_COLUMNS
 from trainer.problems import CONVEX, Problem, problem_of
 from trainer.registry import UserError
@@ -23,6 +25,8 @@ PUBLISHED: Final = ("andriushchenko2022", "khanh2024", "oikonomou2025")
 NOT_OF_THE_PROBLEM: Final = ("task_options.record_every", "task_options.check")
 FLOOR: Final = 1e-24
 """||x - x*||^2 relative to its start below which the rounding of x shows."""
+CLOSE: Final = 1e-3
+"""Relative suboptimality at which f(x^t) -> f* counts as seen."""
 ROUNDING: Final = 1e-9
 """By how much a measured factor may exceed its bound: means over seeds are sums of rounded numbers."""
 
@@ -96,24 +100,38 @@ class Line:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a Polyak scheduler of the paper."""
-        return self.run["optimizer"] == "usam" and self.run["scheduler"] in POLYAK
+        """Whether it is USAM with a Polyak scheduler as the paper has it."""
+        plain_step = not _number(self.run, "weight_decay") and not _number(self.run, "momentum")
+        return self.run["optimizer"] == "usam" and self.run["scheduler"] in POLYAK and plain_step
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether none of its runs has finished."""
+        return not len(self.history)
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether the paper speaks of the method at all."""
+        run = self.run
+        if self.is_lost or run["optimizer"] not in ("usam", "sgd") or run["scheduler"] not in ("constant", *POLYAK):
+            return False
+        if _number(run, "weight_decay") or _number(run, "momentum"):
+            return False
+        if run["scheduler"] == "constant":
+            return self.smooth * self.rho < 1 and self.cap <= bounds.least_step(self.smooth, self.rho)
+        return is_lower_bound(_number(run, "lower_bound"), self.problem, self.batch_size)
 
     @cached_property
     def statements(self) -> list[Statement]:
         """The claims that the paper makes about this curve."""
-        run = self.run
-        if run["optimizer"] not in ("usam", "sgd") or _number(run, "weight_decay") or _number(run, "momentum"):
-            return []
-        constant = run["scheduler"] == "constant"
-        if constant and self.cap > bounds.least_step(self.smooth, self.rho):
-            return []
-        if not (self.is_ours or constant or (run["optimizer"] == "sgd" and run["scheduler"] in POLYAK)):
+        if not self._is_covered:
             return []
         if self.decreases:
-            return [Statement("Theorem 3.4, decreasing radius", "limit", 0.0)]
-        if self.smooth * self.rho >= 1:
+            exact = self.is_full and self.run["scheduler"] == "polyak-deterministic"
+            return [Statement("Theorem 3.4, decreasing radius", "limit", 0.0)] if exact else []
+        if self.smooth * self.rho >= 1 - COVERED:
             return []  # at rho = 1/L itself the bounds say nothing: their factor is 1
+        constant = self.run["scheduler"] == "constant"
         names = ("Theorem 3.5, strongly convex", "Theorem 3.8, convex")
         if constant:
             names = ("Corollary 3.7, constant step size", "Theorem 3.8, constant step size")
@@ -195,10 +213,13 @@ class Line:
         curve = self.curve(statement, steps)
         return float(np.max(np.where(curve > 0, seen / np.where(curve > 0, curve, 1.0), math.inf)))
 
-    def holds(self, statement: Statement) -> bool:
-        """Whether the statement holds at every recorded step; of a limit, whether f has come down to 1e-3 and below."""
+    def holds(self, statement: Statement) -> bool | None:
+        """Whether the statement holds at every recorded step.
+
+        Of a limit, whether the relative suboptimality has come down to 1e-3: None, nobody knows, where it has not yet.
+        """
         if statement.kind == "limit":
-            return self.measured(statement) < 1e-3 and not self.violations("descent")
+            return True if self.measured(statement) < CLOSE else None
         return self.share(statement) <= 1 + ROUNDING
 
     def violations(self, which: str) -> int | None:
@@ -217,7 +238,7 @@ class Line:
 
 
 def lines_of(selection: Selection) -> list[Line]:
-    """The chosen configuration of every cell, as far as it has finished runs.
+    """The chosen configuration of every cell of which a run has ended.
 
     Raises `UserError` where a task is not convex with known constants, where the sweep was not run with the columns of
     one, and where a radius is above 1/L of its theorem.
@@ -243,11 +264,14 @@ def lines_of(selection: Selection) -> list[Line]:
         members.setdefault(selection.key(run), []).append(str(run["trial_id"]))
     cells = selection.cells.to_dict("records")
     shared = _shared(by_id.values())
+    lost = {selection.key(run): str(run["trial_id"]) for run in selection.values.to_dict("records")
+            if run["outcome"] in ("diverged", "failed", "stopped")}  # fmt: skip
     found: list[Line] = []
     for cell in cells:
         ids = members.get(selection.key(cell), [])
-        if ids:
-            found.append(_line(selection, cell, by_id[ids[0]], history[history["trial_id"].isin(ids)], shared))
+        first = ids[0] if ids else lost.get(selection.key(cell))
+        if first is not None:
+            found.append(_line(selection, cell, by_id[first], history[history["trial_id"].isin(ids)], shared))
     if not found:
         raise UserError(f"{selection.pulled.protocol.name}: no run has finished yet")
     return found
@@ -266,7 +290,7 @@ def _line(
     size = int(run["batch_size"])
     title = _title(run, options, problem, size, shared)
     line = Line(_label(selection, run), title, problem, size, cell, run, history)
-    if line.is_ours and not line.decreases and line.smooth * line.rho > 1:
+    if line.is_ours and not line.decreases and line.smooth * line.rho > 1 + COVERED:
         letter = "L" if line.is_full else "L_max"
         raise UserError(
             f"{selection.pulled.protocol.name}: rho = {line.rho:g} of {line.label} is above 1/{letter} = "
@@ -298,14 +322,15 @@ def _title(run: Mapping[Any, Any], options: Mapping[str, Any], problem: Problem,
 
 def _label(selection: Selection, run: Mapping[Any, Any]) -> str:
     """`usam polyak rho=0.1 gamma_b=1.0`: what tells the method from the others of its sweep."""
-    skipped = ("optimizer", "scheduler", "task", "model", "batch_size", "scheduler_options.setting")
+    skipped = ("optimizer", "scheduler", "task", "model", "batch_size")
     step = ["lr"] if run["scheduler"] == "constant" else []
     protocol = selection.pulled.protocol
     told = []
     for name in dict.fromkeys(["rho", *step, *protocol.cell, *protocol.tuned]):
         value = run.get(name)
         plain_radius = name == "rho_schedule" and value == "constant"
-        if name not in skipped and not name.startswith("task_options.") and not _is_missing(value) and not plain_radius:
+        in_title = name.startswith("task_options.") and name not in NOT_OF_THE_PROBLEM
+        if name not in skipped and not in_title and not _is_missing(value) and not plain_radius:
             told.append(f"{name.rpartition('.')[2]}={shown(value)}")
     head = str(run["scheduler"]) if run["scheduler"] in PUBLISHED else f"{run['optimizer']} {run['scheduler']}"
     if run["scheduler"] == "constant" and run["optimizer"] not in ("usam", "sam", "sgd"):

@@ -191,11 +191,11 @@ def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
     if not selection.pulled.protocol.tuned:
         return []
     keys = ["rho", "scheduler", *selection.varying]
-    how = {selection.key(cell): cell for cell in selection.cells.to_dict("records")}
+    how = {selection.cell_key(cell): cell for cell in selection.cells.to_dict("records")}
     rows = []
     for row in selection.candidates.to_dict("records"):
         chosen = row["rank"] == 1
-        cell = how[selection.key(row)]
+        cell = how[selection.cell_key(row)]
         rows.append(
             {
                 "cell": _label(row, keys),

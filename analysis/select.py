@@ -53,6 +53,10 @@ class Selection:
         """What tells a row of `cells`, `values` or `candidates` that belongs to one cell from those of all others."""
         return tuple([shown(cell[name]) for name in dict.fromkeys([*TABLE_KEYS, *self.pulled.protocol.cell])])
 
+    def cell_key(self, row: Mapping[Any, Any]) -> tuple[str, ...]:
+        """What all candidates of one cell share, also where the radius or the scheduler is tuned."""
+        return tuple([shown(row[name]) for name in self.pulled.protocol.cell])
+
     @cached_property
     def by_seed(self) -> dict[tuple[str, ...], dict[Any, float]]:
         """By the key of a cell the value of each of its finished seeds."""

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.frames import plain
 from analysis.select import TABLE_KEYS, Selection, shown
 from analysis.stats import Comparison, compare_means
-from trainer.history import is_accuracy
+from trainer.history import is_accuracy, shown_number
 from trainer.registry import UserError, expected
 
 PUBLISHED_COLUMNS: Final = (
@@ -180,7 +180,7 @@ def number(value: float, metric: str) -> str:
     """Percent with two decimals for an accuracy, else four decimals; three digits of what these would hide."""
     if is_accuracy(metric):
         return f"{100 * value:.2f}"
-    return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.2e}"
+    return shown_number(value)
 
 
 def caption(selection: Selection) -> str:

@@ -22,17 +22,17 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
         row: dict[str, Any] = {
             "problem": line.title,
             "method": line.label,
-            "n": int(line.counts.iloc[-1]),
+            "n": 0 if line.is_lost else int(line.counts.iloc[-1]),
             "seeds": int(line.cell["seeds"]),
             "diverged": int(line.cell["diverged"]),
-            "steps": int(line.means.index[-1]),
-            "final mean": float(line.means["suboptimality/relative"].iloc[-1]),
-            "final std": float(line.stds["suboptimality/relative"].iloc[-1]),
+            "steps": 0 if line.is_lost else int(line.means.index[-1]),
+            "final mean": math.nan if line.is_lost else float(line.means["suboptimality/relative"].iloc[-1]),
+            "final std": math.nan if line.is_lost else float(line.stds["suboptimality/relative"].iloc[-1]),
         }
         for level in HITS:
             reached, of = line.iterations(level)
             name = f"{level:.0e}".replace("e-0", "e-")
-            whole = len(reached) == of == line.cell["seeds"]
+            whole = 0 < len(reached) == of == line.cell["seeds"]
             row |= {
                 f"iterations {name}": float(np.mean(reached)) if whole else math.nan,
                 f"std {name}": float(np.std(reached, ddof=1)) if whole and of > 1 else math.nan,
@@ -42,7 +42,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
     frame = pd.DataFrame(rows)
     order = ["iterations 1e-10", "iterations 1e-6", "final mean"]
     first = [group.sort_values(order).index[0] for _, group in frame.groupby("problem", sort=False)]
-    return frame.assign(best=frame.index.isin(first))
+    return frame.assign(best=frame.index.isin(first) & (frame["n"] > 0))
 
 
 def checks(lines: Sequence[Line]) -> pd.DataFrame:
@@ -73,13 +73,13 @@ def verdicts(lines: Sequence[Line]) -> list[str]:
     """Per problem and Polyak line, whether it reaches 1e-10 before every other method; what does not hold."""
     found = []
     for title, members in by_problem(lines):
-        ours = [line for line in members if line.is_ours]
-        others = [line for line in members if not line.is_ours]
+        ours = [line for line in members if line.is_ours and not line.is_lost]
+        others = [line for line in members if not line.is_ours and not line.is_lost]
         for line in ours if others else []:
             found.append(f"{title}: {_race(line, others)}")
     for line in lines:
         for statement in line.statements:
-            if not line.holds(statement):
+            if line.holds(statement) is False:
                 found.append(
                     f"{line.title}: {statement.name} does not hold for {line.label}: it comes to "
                     f"{line.share(statement):.4g} times its bound"

@@ -37,7 +37,7 @@ def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Ite
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
     with mpl.rc_context():
         mpl.style.use(plots.STYLE)
-        for title, members in by_problem(lines):
+        for title, members in by_problem([line for line in lines if not line.is_lost]):
             looks = _looks(members)
             for kind in PANELS:
                 shown = members if kind == "suboptimality" else [one for one in members if _bound(one, kind)]

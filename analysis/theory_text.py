@@ -48,6 +48,10 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
     for row in frame.to_dict("records"):
         name = f"**{row['method']}**" if row["best"] else str(row["method"])
         final = _with_std(row["final mean"], row["final std"], ".2e")
+        if not row["n"]:
+            what = "diverged" if row["diverged"] == row["seeds"] else "none finished"
+            rows.append([name, f"{what} {row['seeds']}/{row['seeds']}", *["-"] * len(LEVELS), str(row["budget"])])
+            continue
         if row["n"] < row["seeds"]:
             lost = f", {row['diverged']} diverged" if row["diverged"] else ""
             final += f" ({row['n']}/{row['seeds']}{lost})"
@@ -76,7 +80,7 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
     ]
     rows = [head]
     for row in frame.to_dict("records"):
-        form = {"rate": "{:.6f}", "cesaro": "{:.4g}", "limit": "{:.2e}"}[row["kind"]]
+        form = {"rate": "{:.9f}", "cesaro": "{:.4g}", "limit": "{:.2e}"}[row["kind"]]
         bound = "-> 0" if row["kind"] == "limit" else form.format(row["bound"])
         rows.append(
             [
@@ -86,7 +90,7 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
                 bound,
                 f"{row['stays']:.3g}" if row["stays"] else "0",
                 "-" if math.isnan(row["share"]) else f"{row['share']:.2g}",
-                "holds" if row["holds"] else "**does not hold**",
+                {True: "holds", False: "**does not hold**"}.get(row["holds"], "not reached yet"),
                 _count(row["violations gamma"]),
                 _count(row["violations descent"]),
             ]
@@ -103,7 +107,8 @@ def _legend(checks_: pd.DataFrame) -> list[str]:
         "down to twice the least distance",
         "cesaro": "convex: E[f(mean of x^t) - f*] <= bound ||x^0 - x*||^2 / T + (down to); measured is the least that "
         "could stand for the bound",
-        "limit": "decreasing radius: f(x^t) -> f*; measured is the mean relative suboptimality at the end",
+        "limit": "decreasing radius: f(x^t) -> f*; measured is the mean relative suboptimality at the end, "
+        "and 1e-3 counts as close",
     }
     return [
         *(text for kind, text in texts.items() if kind in kinds),

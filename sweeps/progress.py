@@ -15,6 +15,7 @@ from rich.progress import Progress as Bar
 from sweeps.plan import FINAL, TrialState
 from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
+from trainer.history import shown_number
 
 PLAIN_SECONDS: Final = 15.0
 
@@ -115,7 +116,7 @@ class Progress:
             shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
             parts.append(f"running {shown}")
         if self._best is not None:
-            parts.append(f"best {self._spec.metric.name} {self._best:.4f}{self._spec.metric.note}")
+            parts.append(f"best {self._spec.metric.name} {shown_number(self._best)}{self._spec.metric.note}")
         left = self._time_left()
         if left is not None:
             parts.append(f"ETA {left}")

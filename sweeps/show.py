@@ -14,6 +14,7 @@ from sweeps.estimate import Estimate
 from sweeps.extend import Extension
 from sweeps.plan import FINAL, Plan, TrialState
 from sweeps.store import Store
+from trainer.history import shown_number
 
 MOST_CELLS: Final = 60
 """Rows of a table of cells; the rest is counted."""
@@ -81,7 +82,7 @@ def show_status(name: str, found: Mapping[str, Any], note: str, console: Console
     for column in ("cell", *states, f"best {found['metric']}"):
         table.add_column(column, justify="left" if column == "cell" else "right")
     for cell in found["cells"][:MOST_CELLS]:
-        best = "" if cell["best"] is None else f"{cell['best']:.4f}"
+        best = "" if cell["best"] is None else shown_number(cell["best"])
         table.add_row(label(cell["cell"]), *[str(cell["counts"].get(s, 0)) for s in states], best)
     table.add_section()
     table.add_row("all", *[str(counts[state]) for state in states], "")
@@ -138,7 +139,7 @@ def trial_log(store: Store, trial_id: str) -> Iterator[str]:
     names = ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
     yield from (f"started: {text}" for text in starts.pop(0, []))
     for row in store.history(trial_id):
-        values = ", ".join(f"{name} {row[name]:.4f}" for name in names if row.get(name) is not None)
+        values = ", ".join(f"{name} {shown_number(row[name])}" for name in names if row.get(name) is not None)
         yield f"epoch {row['epoch']}/{record.get('epochs', '?')}: {values}{' (partial)' if row['partial'] else ''}"
         yield from (f"continued: {text}" for text in starts.pop(row["epoch"], []))
     yield from (f"note: {note}" for note in record["notes"])

@@ -20,6 +20,7 @@ from sweeps.store import Store
 from sweeps.worker import StackRun
 from trainer.config import TrialConfig
 from trainer.device import check_device
+from trainer.history import shown_number
 from trainer.registry import UserError
 from trainer.tracking import Mode, Online, run_name
 
@@ -109,5 +110,5 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
 
 def _values(row: RowProgress) -> str:
     """What is shown of an epoch; nothing where it has no history, because the trial failed."""
-    names = ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
-    return ", ".join(f"{name} {row.history[name]:.4f}" for name in names if row.history.get(name) is not None)
+    names = ("train/loss", "val/top1", "test/loss", "test/top1", "suboptimality/relative", "gamma/mean")
+    return ", ".join(f"{name} {shown_number(row.history[name])}" for name in names if row.history.get(name) is not None)

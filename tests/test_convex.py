@@ -114,6 +114,11 @@ def test_logistic_has_a_minimiser_and_is_as_smooth_as_it_says() -> None:
         ({"batch_size": 101}, "batch_size: 101 is larger than n = 100"),
         ({"val_fraction": 0.1}, "val_fraction: 0.1: ridge has nothing to hold out"),
         ({"batch_size": 10, "task_options": NOISY}, "'polyak-deterministic' needs full batches (batch_size: 100)"),
+        (
+            {"task_options": {"check": True}, "scheduler": "polyak", "lower_bound": 0.5, "batch_size": 10, "rho": 0.1},
+            "lower_bound: 0.5 is no lower bound of every mini-batch loss that is known: only 0 and below are",
+        ),
+        ({"task_options": {"condition": 1e8}}, "task_options.condition"),
         ({"task_options": {"check": True}, "rho": 10.5}, "rho: 10.5 is above 1/L = 10: no theorem of the paper"),
         ({"task_options": {"check": True}, "batch_size": 10, "rho": 0.5}, "rho: 0.5 is above 1/L_max = 0.28"),
         ({"scheduler": "khanh2024"}, "rho: scheduler 'khanh2024' fixes it itself; leave it out"),
@@ -146,6 +151,11 @@ def test_logistic_has_a_minimiser_and_is_as_smooth_as_it_says() -> None:
 )  # fmt: skip
 def test_what_does_not_fit_together_is_refused_with_the_valid_choices(values: dict[str, Any], says: str) -> None:
     assert says in refusal(**{"scheduler": "polyak-deterministic", "rho": 1.0, **values})
+
+
+def test_a_radius_of_1_over_l_is_covered_though_l_is_rounded() -> None:
+    assert problem_of("ridge", {}).L != 0.1
+    config(scheduler="polyak-deterministic", rho=10.0, task_options={"check": True})
 
 
 def test_a_decreasing_radius_may_start_above_the_bound() -> None:
@@ -390,6 +400,36 @@ def test_a_rows_bits_depend_on_neither_its_neighbours_nor_its_place_nor_the_reco
     assert _histories(a[12]) == _histories(b[0]) == _histories(b[12])
     state = a[4][-1].checkpoint()["row"]
     assert all(torch.equal(state[name], b[7][-1].checkpoint()["row"][name]) for name in state)
+
+
+@pytest.mark.parametrize("width", [2, 3, 5, 6])
+@pytest.mark.parametrize("batch", [200, 20, 7])
+def test_a_logistic_row_has_its_bits_in_a_narrow_stack_too(width: int, batch: int) -> None:
+    """Where vectorised code takes the last values of a tensor one by one."""
+    base = {"task": "logistic", "model": "linear", "optimizer": "usam", "scheduler": "polyak", "batch_size": batch}
+    rows = [TrialConfig.parse({**base, "rho": 0.01 * i, "seed": i, "epochs": 12}) for i in range(width)]
+    a, b = run(rows), run(rows[::-1])
+    assert [_histories(one) for one in a] == [_histories(one) for one in b[::-1]]
+    assert _histories(run([rows[-1]], width=width)[0]) == _histories(a[-1])
+
+
+def test_mini_batches_do_not_depend_on_how_often_the_history_is_recorded() -> None:
+    ends = set()
+    for every in (1, 10, 300):
+        one = config(
+            batch_size=10,
+            scheduler="polyak",
+            rho=0.1,
+            epochs=300 // every,
+            task_options={"record_every": every, **NOISY},
+        )
+        ends.add(last(one)["suboptimality"])
+    assert len(ends) == 1
+
+
+def test_a_row_whose_distance_overflows_before_its_loss_has_diverged() -> None:
+    row = run([config(scheduler="constant", rho=0.0, lr=2000.0, epochs=120)])[0][-1]
+    assert row.outcome == "diverged" and row.history["distance"] is None
 
 
 def test_a_continued_trial_has_the_bits_of_an_undisturbed_one() -> None:

@@ -1,4 +1,6 @@
-r"""Adaptive sharpness-aware optimizers, each from its own publication, row-wise like the rest.
+r"""Adaptive sharpness-aware optimizers, row-wise like the rest.
+
+Their sources are the publications named; docs/theory.md says through which transcriptions.
 
 Notation: s the gradient at x, e the perturbed point, g the gradient at e, gamma the scheduler's step size (the
 publications' learning rate), all products and roots by coordinate. Weight decay is decoupled: the step is along

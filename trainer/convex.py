@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
@@ -16,6 +17,11 @@ from trainer.problems import problem_of
 TILE: Final = 8
 """A matrix product is done for a multiple of so many rows: BLAS adds up the rows of an incomplete tile in another
 order, and then the bits of a row would depend on its place in the stack."""
+
+TAIL: Final = 64
+"""More than the values that vectorised code takes at once."""
+BLOCK: Final = 256
+"""Steps whose mini-batches are drawn together."""
 
 DEFINITE: Final = 1e-8
 """mu / L above which the Hessian itself is multiplied with, which is half the work."""
@@ -77,10 +83,14 @@ class Convex:
         """The samples of an epoch's steps, one step after the other: (K, record_every * b). Rows of one seed share."""
         if batch_size == self.size:
             return torch.arange(self.size).repeat(self.record_every).expand(len(seeds), -1)
+        first = (epoch - 1) * self.record_every
+        steps = range(first, first + self.record_every)
+        blocks = range(steps[0] // BLOCK, steps[-1] // BLOCK + 1)
         drawn = {}
         for seed in set(seeds):
-            keys = torch.rand(self.record_every, self.size, generator=stream(seed, "order", epoch), dtype=torch.float64)
-            drawn[seed] = keys.argsort(dim=1)[:, :batch_size].reshape(-1)
+            order = torch.cat([_drawn(seed, block, self.size) for block in blocks])
+            at = first - blocks[0] * BLOCK
+            drawn[seed] = order[at : at + self.record_every, :batch_size].reshape(-1)
         return torch.stack([drawn[seed] for seed in seeds])
 
     def mini_batch(self, order: Tensor, _draws: Tensor | None, _augmentation: str | None) -> tuple[Tensor, Tensor]:
@@ -115,13 +125,13 @@ class Convex:
             grad = _product(seen / self.size, self.a)
             return LazyPass(lambda: torch.linalg.vecdot(seen, seen) / (2 * self.size), grad, self.f_star)
         moved = _product(delta, self._a_transposed) * self.b  # b_i a_i (x - x*)
-        slope = torch.sigmoid(-self.b * self._z_star - moved)
+        slope = _each(torch.sigmoid, -self.b * self._z_star - moved)
         grad = _product(slope * (-self.b / self.size), self.a)
 
         def gap() -> Tensor:
             """f(x) - f(x*) - <grad f(x*), x - x*> term by term, the last of which is 0: nothing large cancels."""
-            terms = torch.log1p(self._slope_star * torch.expm1(-moved)) + self._slope_star * moved
-            return terms.mean(1)
+            fallen = self._slope_star * _each(torch.expm1, -moved)
+            return (_each(torch.log1p, fallen) + self._slope_star * moved).mean(1)
 
         return LazyPass(gap, grad, self.f_star)
 
@@ -144,9 +154,28 @@ class Convex:
             return LazyPass(loss, grad, 0.0 if self.problem.is_interpolated else None)
         labels = _picked(self.b, order)
         margin = torch.bmm(theta.unsqueeze(1), rows.transpose(1, 2)).squeeze(1) * labels
-        outer = torch.sigmoid(-margin) * (-labels / size)
+        outer = _each(torch.sigmoid, -margin) * (-labels / size)
         grad = torch.bmm(outer.unsqueeze(1), rows).squeeze(1)
-        return LazyPass(lambda: F.softplus(-margin).mean(1), grad, None)
+        return LazyPass(lambda: _each(F.softplus, -margin).mean(1), grad, None)
+
+
+@lru_cache(maxsize=64)
+def _drawn(seed: int, block: int, size: int) -> Tensor:
+    """Random orders of all samples for the steps of a block, (BLOCK, size): the first b of one are its mini-batch.
+
+    They depend on seed and step alone, not on how often the history is recorded.
+    """
+    keys = torch.rand(BLOCK, size, generator=stream(seed, "order", block), dtype=torch.float64)
+    return keys.argsort(dim=1)
+
+
+def _each(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """The function of every value, with the same bits for a value wherever it stands.
+
+    Vectorised code takes the last few of a tensor one by one, and rounds some of them otherwise: here they are padding.
+    """
+    flat = F.pad(values.reshape(-1), (0, TAIL))
+    return function(flat)[: values.numel()].view(values.shape)
 
 
 def _picked(values: Tensor, order: Tensor) -> Tensor:

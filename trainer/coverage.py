@@ -10,6 +10,9 @@ from trainer.registry import ConfigError
 if TYPE_CHECKING:
     from trainer.config import TrialConfig
 
+ROUNDING: Final = 1e-9
+"""By how much rho L may exceed 1: L is the eigenvalue of a matrix, and 10 is 1/L where L is 0.1 to rounding."""
+
 FULL_BATCH: Final = ("polyak-deterministic", "andriushchenko2022", "khanh2024", "oikonomou2025")
 """Schedulers whose guarantee is for full batches, unless `scheduler_options.setting` says otherwise."""
 
@@ -30,6 +33,11 @@ def smoothness(config: TrialConfig) -> float:
     return problem.L if config.batch_size == problem.n else problem.L_max
 
 
+def is_lower_bound(value: float, problem: Problem, batch_size: int) -> bool:
+    """Whether a lower bound is known to be one: of f with full batches, else of mini-batch losses, which are >= 0."""
+    return value <= (problem.f_star if batch_size == problem.n else 0.0)
+
+
 def require_covered(config: TrialConfig) -> None:
     """Raise `ConfigError` where a convex task, its batches, its scheduler and its radius do not fit together."""
     problem = problem_for(config)
@@ -44,6 +52,13 @@ def require_covered(config: TrialConfig) -> None:
         _refuse_mini_batches(config, problem)
     if config.task_options.get("check") and config.optimizer == "usam":
         _require_radius(config)
+        if not is_lower_bound(config.lower_bound or 0.0, problem, config.batch_size):
+            raise ConfigError(
+                "lower_bound",
+                f"{config.lower_bound:g} is no lower bound of every mini-batch loss that is known: "
+                + (f"f* = {problem.f_star:.6g}" if config.batch_size == problem.n else "only 0 and below are")
+                + "; take a smaller one, or leave out task_options.check",
+            )
 
 
 def _refuse_mini_batches(config: TrialConfig, problem: Problem) -> None:
@@ -68,7 +83,7 @@ def _require_radius(config: TrialConfig) -> None:
     if config.rho is None or config.rho_schedule != "constant":
         return
     bound = smoothness(config)
-    if config.rho * bound > 1:
+    if config.rho * bound > 1 + ROUNDING:
         letter = "L" if is_full_batch(config) else "L_max"
         raise ConfigError(
             "rho",

@@ -70,9 +70,9 @@ class Plain:
         self._parameters = list(module.parameters())
         floats = [b for b in module.buffers() if b.is_floating_point()]
         counters = [b for b in module.buffers() if not b.is_floating_point()]
-        self._theta = _share(self._parameters)
-        self._floats = _share(floats)
-        self._counters = _share(counters)
+        self._theta = _share(self._parameters, torch.float32)
+        self._floats = _share(floats, self._theta.dtype)
+        self._counters = _share(counters, torch.int64)
 
     def begin(self, buffers: Buffers, *, training: bool) -> None:
         """See `Engine`."""
@@ -155,10 +155,10 @@ def flatten(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, dtype=dtype)
 
 
-def _share(tensors: Sequence[Tensor]) -> Tensor:
-    """Make the tensors views of one flat tensor, which is returned."""
+def _share(tensors: Sequence[Tensor], empty: torch.dtype) -> Tensor:
+    """Make the tensors views of one flat tensor, which is returned; of the dtype `empty` where there is none."""
     if not tensors:
-        return torch.zeros(0)
+        return torch.zeros(0, dtype=empty)
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
     offset = 0
     for tensor in tensors:

@@ -63,6 +63,7 @@ class EpochRunner:
         self._sums = self._zero()
         self._replay = None if capture is None else Replay(self._one_step, self._tensors, self._put, capture)
         self._steps: list[tuple[Gamma, Tensor]] | None = None  # of a convex task: added up at the end of the epoch
+        stack.may_ask = stack.may_ask and capture is None
         if stack.monitor is not None:
             stack.monitor.by_step = capture is not None
             self._steps = [] if capture is None else None
@@ -101,8 +102,8 @@ class EpochRunner:
                 inputs = (positions, times[index]) if draws is None else (positions, times[index], draws[:, first:last])
                 step(*inputs)
                 images, taken = last, taken + 1
-                if stack.device.type == "cpu" and not stack.are_all_active() and not stack.active.any():
-                    break  # elsewhere asking would be a sync in every step
+                if stack.may_ask and not stack.are_all_active() and not stack.active.any():
+                    break
         if stack.device.type == "cuda":
             torch.cuda.synchronize(stack.device)  # once an epoch, so that its time is its own
         if self._steps:

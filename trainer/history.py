@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 SPLITS: Final = ("train", "val", "test")
@@ -52,6 +53,11 @@ PROBLEM_COLUMNS: Final = (
 
 TIMING_COLUMNS: Final = ("images_per_second", "seconds")
 """The only ones that differ between two runs of one trial."""
+
+
+def shown_number(value: float) -> str:
+    """Four decimals, or three digits of a number that these would hide."""
+    return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.2e}"
 
 
 def is_accuracy(metric: str) -> bool:

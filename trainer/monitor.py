@@ -12,7 +12,7 @@ from torch import Tensor
 from trainer import bounds
 from trainer.config import TrialConfig
 from trainer.convex import Convex
-from trainer.coverage import is_full_batch, smoothness
+from trainer.coverage import ROUNDING, is_full_batch, is_lower_bound, smoothness
 from trainer.history import HITS
 from trainer.optimizers import Proposal, decay_power
 
@@ -41,7 +41,10 @@ class Monitor:
         self._checks = bool(task.options["check"])
         caps, lower_bounds = zip(*[_cap_and_bound(config, task) for config in configs], strict=True)
         smooth = smoothness(configs[0])
-        self.covered = [_is_covered(c, cap, smooth) for c, cap in zip(configs, caps, strict=True)]
+        self.covered = [
+            _is_covered(c, cap, smooth) and is_lower_bound(c.lower_bound or 0.0, task.problem, c.batch_size)
+            for c, cap in zip(configs, caps, strict=True)
+        ]
         self._smooth = smooth
         self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)
         self._power = torch.tensor([decay_power(c) for c in configs], **place)
@@ -128,10 +131,12 @@ class Monitor:
             rho = rho / (step.to(rho.dtype) + 1) ** self._power
         gamma, smooth = proposal.gamma.value, self._smooth
         least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
-        excess, noise = proposal.x.loss - self._lower_bound, self._task.star_losses[order].mean(1) - self._lower_bound
         if self._full and proposal.x.gap is not None:
-            above = self._task.f_star - self._lower_bound
-            excess, noise = proposal.x.gap + above, above
+            noise = self._task.f_star - self._lower_bound
+            excess = proposal.x.gap + noise
+        else:
+            noise = self._task.star_losses[order].mean(1) - self._lower_bound
+            excess = proposal.x.loss - self._lower_bound
         cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
         most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
         # x is rounded to eps ||x||, and x* is not found more exactly than `grain`; the gradient is off by a few eps of
@@ -140,7 +145,7 @@ class Monitor:
         grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
         off = FEW * EPS * smooth * size
         slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (size + grain) + 2 * gamma * off * size
-        applies = (smooth * rho <= 1) & (proposal.x.norm > 0)
+        applies = (smooth * rho <= 1 + ROUNDING) & (proposal.x.norm > 0)
         blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / proposal.x.norm)
         below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
         broken = torch.stack([below, after - before > most + slack], dim=1)

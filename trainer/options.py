@@ -46,7 +46,8 @@ class RidgeOptions(ProblemOptions):
 
     n: Count = 100  # rows of A
     d: Count = 100  # columns of A
-    condition: Annotated[float, BeforeValidator(number), Field(ge=1)] = 10.0  # of A: largest by least singular value
+    condition: Annotated[float, BeforeValidator(number), Field(ge=1, le=1e7)] = 10.0
+    # of A: largest by least singular value; above 1e7 float64 has no digits of mu left
     lambda_r: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0  # of the regulariser
     consistent: Flag = True  # b = A x with x drawn; otherwise b is drawn
 

@@ -68,7 +68,8 @@ class Problem:
 
     @cached_property
     def _spectrum(self) -> Array:
-        return np.maximum(np.linalg.eigvalsh(self.gram).astype(np.float64), 0.0)
+        """Eigenvalues of A^T A / n in order, (min(n, d),): from singular values, so that small ones have digits."""
+        return np.asarray(np.square(np.linalg.svd(self.a, compute_uv=False))[::-1] / self.n, np.float64)
 
     @property
     def _curvature(self) -> float:

@@ -13,6 +13,7 @@ from trainer.config import TrialConfig
 from trainer.convex import Convex
 from trainer.data import stream_seed
 from trainer.engine import Buffers, flatten, make_engine
+from trainer.history import PROBLEM_METRICS
 from trainer.layers import use_bfloat16
 from trainer.monitor import Monitor
 from trainer.optimizers import Optimizer, Proposal
@@ -68,6 +69,7 @@ class Stack:
             torch.stack([row.counters for row in rows]).to(self.device),
         )
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
+        self.may_ask = self.device.type == "cpu"  # elsewhere asking for a value is a sync; a captured graph cannot
         self._asked: Tensor | None = None
         self._all_active = False
         self.step_sizes = StepSizes(configs, self.device, self.dtype)
@@ -134,20 +136,20 @@ class Stack:
 
     def _finite(self, proposal: Proposal) -> tuple[Tensor, bool]:
         """The rows that go on, (K,), and whether they are surely all of them."""
-        may_ask = self.device.type == "cpu" and self.are_all_active()  # elsewhere asking would be a sync in every step
+        all_active = self.may_ask and self.are_all_active()
         # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
-        if may_ask and self.monitor is not None and math.isfinite(proposal.theta.sum().item()):
+        if all_active and self.monitor is not None and math.isfinite(proposal.theta.sum().item()):
             return self.active, True
         seen = proposal.theta.sum(1)
         if self.monitor is None:
             x, e = proposal.x, proposal.e
             seen = seen + x.loss + e.loss + x.norm + e.norm
-            if may_ask and math.isfinite(seen.sum().item()):
+            if all_active and math.isfinite(seen.sum().item()):
                 return self.active, True
         return self.active & torch.isfinite(seen), False
 
     def are_all_active(self) -> bool:
-        """Asked of a tensor once: `active` is replaced, and never written into, but by a captured graph on a GPU."""
+        """Asked of a tensor once: `active` is replaced, and never written into but by a captured graph."""
         if self._asked is not self.active:
             self._asked, self._all_active = self.active, bool(self.active.all())
         return self._all_active
@@ -163,7 +165,8 @@ class Stack:
         self._followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
         found = self.monitor.measure(self._followed, self.theta, step)
         # A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
-        self.active = self.active & found["suboptimality"].isfinite() & found["suboptimality/cesaro"].isfinite()
+        measured = torch.stack([found[name] for name in PROBLEM_METRICS])
+        self.active = self.active & measured.isfinite().all(0)
         return found
 
     def tensors(self) -> list[Tensor]:

@@ -67,7 +67,7 @@ def train(
     keep_freed_memory()
     if torch.device(device).index is not None:
         torch.cuda.set_device(device)  # a graph is captured on the current device
-    padded = [*configs, *[configs[-1]] * (width - len(configs))]
+    padded = [*configs, *[configs[-1]] * (width - len(configs))]  # copies train too; nobody reads or waits for them
     stack = Stack(padded, load_task(config, data, device), device)
     found = list(checkpoints or [None] * len(configs))
     epoch = _restore(stack, found, len(configs))
