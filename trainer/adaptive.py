@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trainer.config import TrialConfig
 from trainer.optimizers import Optimizer, Oracle, Proposal, State, StepSize
+from trainer.passes import Pass
 from trainer.schedulers import Gamma
 
 
@@ -68,7 +69,7 @@ class AdaSAM(Adaptive):
     def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
-        ascent = _unit(x.grad, x.norm) * self._rho
+        ascent = _toward(x, self._rho)
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
         m = torch.lerp(e.grad, state["m"], self._beta1)  # beta1 m + (1 - beta1) g
@@ -202,7 +203,7 @@ class SASAM(Adaptive):
         bounded = torch.minimum(local, grown)
         eta = torch.where(step == 0, first, torch.where(bounded.isfinite(), bounded, state["eta"]))
         ratio = torch.where(step == 0, torch.inf, eta / state["eta"])
-        ascent = _unit(x.grad, x.norm) * eta.sqrt().unsqueeze(1)
+        ascent = _toward(x, eta.sqrt().unsqueeze(1))
         e = oracle(theta + ascent)
         gamma = Gamma.of(eta)
         new = self.along(theta, e.grad, gamma)
@@ -215,6 +216,7 @@ def _norm(rows: Tensor) -> Tensor:
     return lengths
 
 
-def _unit(grad: Tensor, norm: Tensor) -> Tensor:
-    """Rows of length 1; zero where the gradient is zero."""
-    return torch.where(norm > 0, 1 / norm, torch.zeros_like(norm)).unsqueeze(1) * grad
+def _toward(x: Pass, length: Tensor) -> Tensor:
+    """Rows of `length` (K, 1) along the gradient; zero where that is zero: (K, P)."""
+    norm = x.norm.unsqueeze(1)
+    return torch.where(norm > 0, length / norm, 0.0) * x.grad
