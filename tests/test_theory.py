@@ -133,6 +133,8 @@ def test_factors_and_bounds_are_those_of_the_formulas(lines: list[Line]) -> None
         ("neighbourhood", lambda *_: -1e6, "Theorem 3.5"),
         ("neighbourhood", lambda *_: -1e6, "Corollary 3.7"),
         ("cesaro", lambda *_: -1e6, "Theorem 3.8, convex"),
+        ("cesaro", lambda *_: -1e6, "Theorem 3.8, interpolation"),
+        ("cesaro", lambda *_: -1e6, "Theorem 3.8, constant step size"),
         ("alpha", lambda *given: 1e3 * given[-1], "Theorem 3.2"),
     ],
 )
