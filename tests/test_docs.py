@@ -35,3 +35,14 @@ def test_the_page_names_every_command_of_the_analysis() -> None:
 
     for command in app.registered_commands:
         assert command.callback is not None and f"polysweep {command.callback.__name__} " in DOCS
+
+
+def test_every_command_of_the_analysis_has_its_help() -> None:
+    from typer.testing import CliRunner
+
+    from analysis.cli import app
+
+    for command in app.registered_commands:
+        assert command.callback is not None
+        answer = CliRunner().invoke(app, [command.callback.__name__, "--help"])
+        assert answer.exit_code == 0 and "Usage" in answer.output, answer.output

@@ -76,6 +76,27 @@ def test_a_captured_row_that_diverges_is_frozen_and_the_others_go_on() -> None:
     assert captured[0][1].outcome == "diverged"
 
 
+@pytest.mark.parametrize("batch", [100, 10])
+def test_a_captured_convex_training_is_the_eager_one(batch: int) -> None:
+    """Hits, averages, violations, a row that overflows at a record; mean step sizes are added up in another order."""
+    base = {"task": "ridge", "model": "linear", "optimizer": "usam", "batch_size": batch, "epochs": 40}
+    options = {"record_every": 5, "check": True}
+    rules = [
+        {"scheduler": "polyak-deterministic", "rho": 0.2},
+        {"scheduler": "constant", "rho": 0.0, "lr": 2000.0},
+        {"scheduler": "polyak", "rho": 0.1, "seed": 1},
+    ]
+    rows = [TrialConfig.parse({**base, "task_options": options, **rule}) for rule in rules]
+    eager, captured = list(train(rows)), list(train(rows, capture=Recorder()))
+    for row in range(3):
+        a, b = by_row(eager, row), by_row(captured, row)
+        assert [one.pop("gamma/mean") for one in b] == pytest.approx([one.pop("gamma/mean") for one in a], rel=1e-14)
+        assert a == b
+    assert any(report.row == 1 and report.outcome == "diverged" for reports in captured for report in reports)
+    last = by_row(captured, 0)[-1]
+    assert batch == 10 or (last["iterations/1e-6"] and last["step"] == 200)
+
+
 def test_a_checkpoint_of_a_captured_stack_is_of_its_epoch_whenever_it_is_taken() -> None:
     """There a step overwrites the tensors, which elsewhere it replaces."""
     rows = configs({})

@@ -71,8 +71,8 @@ class TrialConfig(BaseModel):
     momentum: Annotated[Real, Field(ge=0, lt=1)] | None = None  # heavy ball, as torch.optim.SGD
     label_smoothing: Annotated[Real, Field(ge=0, lt=1)] | None = None  # of the training loss only
     augmentation: Literal[AUGMENTATIONS] | None = None  # type: ignore[valid-type]  # of the training images
-    batch_size: Count = 128  # images per mini-batch; an epoch's last one may be smaller
-    epochs: Count = 100  # passes over the training set
+    batch_size: Count = 128  # images per mini-batch, an epoch's last one may be smaller; of a convex task f_i a step
+    epochs: Count = 100  # passes over the training set; of a convex task rows of its history
     seed: Annotated[int, BeforeValidator(number), Field(ge=0, lt=2**63)] = 0
     val_fraction: Annotated[Real, Field(ge=0, lt=1)] = 0.0  # of the training set, held out, stratified
     batchnorm_statistics: Literal["both", "first"] | None = None  # passes that update the running statistics

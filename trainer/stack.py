@@ -162,12 +162,24 @@ class Stack:
     def measure(self, step: int) -> dict[str, Tensor]:
         """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
         assert self.monitor is not None, "only of a convex task"
-        self._followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
-        found = self.monitor.measure(self._followed, self.theta, step)
+        followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
+        found = self.monitor.measure(followed, self.theta, step)
+        if self.may_ask:
+            self._followed = followed
+        else:  # a captured graph goes on writing into the same tensors
+            for name, tensor in self._followed.items():
+                tensor.copy_(followed[name])
         # A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
         measured = torch.stack([found[name] for name in PROBLEM_METRICS])
-        self.active = self.active & measured.isfinite().all(0)
+        self.freeze(measured.isfinite().all(0))
         return found
+
+    def freeze(self, going: Tensor) -> None:
+        """Rows that are not `going` (K,) bool count no further steps."""
+        if self.may_ask:
+            self.active = self.active & going
+        else:  # a captured graph goes on writing into the same tensor
+            self.active &= going
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step replaces, in the order of `put`."""

@@ -166,7 +166,7 @@ def _evaluate(stack: Stack, task: Classification, data: Images | None, prefix: s
         hits = task.hits(logits, shared)
         top1, top5 = top1 + hits[0], top5 + hits[1]
         bound += task.worst_loss(logits)
-    stack.active = stack.active & bound.isfinite()
+    stack.freeze(bound.isfinite())
     names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
     return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
