@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -251,29 +251,6 @@ def _first_error(errors: Sequence[Exception]) -> str:
 
 
 @contextmanager
-def _deaf_to_sigterm() -> Iterator[None]:
-    """What is started here never hears SIGTERM: a batch system sends it to every process.
-
-    Ray's own servers would end at once, and their workers with them, before the epochs not stored yet are stored. A
-    worker listens again from its setup on.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _make_servers_killable() -> None:
-    """Have Ray end its servers by SIGKILL: it would ask each of them with the signal that they never hear, and wait."""
-    with suppress(AttributeError):  # a private name of Ray; without it the launch ends three seconds later
-        node: Any = ray._private.worker._global_node
-        for started in node.all_processes.values():
-            for server in started:
-                server.process.terminate = server.process.kill
-
-
-@contextmanager
 def _ray(settings: Settings) -> Iterator[str]:
     """Ray, of this process's own or a cluster's; yields a folder for Tune that goes with it."""
     verbose = settings.verbose
@@ -292,11 +269,9 @@ def _ray(settings: Settings) -> Iterator[str]:
         }
     try:
         if settings.address is None or not ray.is_initialized():
-            with _deaf_to_sigterm():
-                ray.init(**options)
+            ray.init(**options)
         yield folder
     finally:
         if settings.address is None:
-            _make_servers_killable()
             ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

@@ -57,7 +57,6 @@ class StackTrainable(tune.Trainable):
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._terminated = threading.Event()
         signal.signal(signal.SIGTERM, self._terminate)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # Ray's servers are started deaf to it
 
     def _terminate(self, *_: object) -> None:
         self._terminated.set()
