@@ -18,9 +18,9 @@ from sweeps.expand import SCALARS, Family, Point, SweepTrial, nested
 from sweeps.search import Space, Suggestion, distinct_draws
 from sweeps.source import KeyPath, Source, SpecError, kind_of, read_yaml
 from trainer.config import TrialConfig
-from trainer.history import CLASSIFICATION_METRICS, METRICS, PROBLEM_METRICS
+from trainer.history import METRICS
 from trainer.options import Count, number
-from trainer.plugins import component
+from trainer.plugins import component, metrics_of
 from trainer.registry import ConfigError, expected
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -319,17 +319,14 @@ class SweepSpec(_Strict):
                 f"launch.stack: {self.launch.stack}, but with bayes or early_terminate a stack is one point with its "
                 f"{len(self.seeds)} seeds; leave it out",
             )
-        checked = [trial.config for trial in self.trials[:1]] if self.method != "bayes" else self._corners()
+        checked = self.corners or [trial.config for trial in self.trials[:1]]
         families = {id(trial.family): trial.family.first for trial in self.trials}
         for config in [*checked, *families.values()]:
             if self.metric.name.startswith("val/") and not config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
-            convex = bool(component("task", config.task).problem)
-            measured = PROBLEM_METRICS if convex else CLASSIFICATION_METRICS
+            known = expected("", measured := metrics_of(component("task", config.task)))
             if self.metric.name not in measured:
-                raise where.error(
-                    ("metric",), f"metric {self.metric.name}: {config.task} has no such; {expected('', measured)}"
-                )
+                raise where.error(("metric",), f"metric {self.metric.name}: {config.task} has no such; {known}")
 
     def _check_method(self) -> None:
         """Whether every entry fits the method."""
@@ -369,11 +366,9 @@ class SweepSpec(_Strict):
 
     @property
     def corners(self) -> list[TrialConfig]:
-        """What stands for the configs of a bayes sweep before its points are known."""
-        return self._corners() if self.method == "bayes" else []
-
-    def _corners(self) -> list[TrialConfig]:
-        """Configs at the ends of every range of a bayes sweep, whose points are not known yet."""
+        """What stands for the configs of a bayes sweep, whose points are not known yet: the ends of every range."""
+        if self.method != "bayes":
+            return []
         made = []
         for index, space in enumerate(self.space):
             middle = {name: parameter.at(0.5) for name, parameter in space.items()}

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Declaration, expected, load
 
 METHODS: Final = {
@@ -45,6 +46,11 @@ def component(kind: str, name: object) -> Component:
             return _own(kind, name, target)
     names = expected(name, [*known, *_entry_points(kind)])
     raise ConfigError(kind, f"unknown {kind} {name!r}; {names}, or an import path such as my_lab.rules:Name")
+
+
+def metrics_of(task: Component) -> tuple[str, ...]:
+    """The history columns of a task that can select."""
+    return PROBLEM_METRICS if task.problem else CLASSIFICATION_METRICS
 
 
 def is_own(kind: str, name: str) -> bool:

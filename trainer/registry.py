@@ -164,11 +164,23 @@ _SHARPNESS: Final = {
 }
 
 _TWO_PASSES: Final = {"batchnorm_statistics": "both"}
-_ADAPTIVE: Final[Any] = {"schedulers": ("constant", "cosine"), "rowwise_options": True}
 _PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",)}
 _CONVEX: Final[Any] = {"augmentations": (), "precisions": ("float64",), "models": ("linear",)}
 
 _CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+
+
+def _adaptive(name: str, attribute: str, options: type[Options]) -> Component:
+    """An adaptive optimizer, of a family of its own."""
+    return Component(
+        f"trainer.adaptive:{attribute}",
+        uses={"rho": REQUIRED, **_TWO_PASSES},
+        options=options,
+        family=name,
+        schedulers=("constant", "cosine"),
+        rowwise_options=True,
+    )
+
 
 TASKS: Final[Mapping[str, Component]] = {
     "digits": Component(
@@ -212,34 +224,10 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
     "sgd": Component("trainer.optimizers:SGD", uses=_DESCENT, family="sgd"),
     "usam": Component("trainer.optimizers:SharpnessAware", uses=_SHARPNESS, family="sam"),
     "sam": Component("trainer.optimizers:SharpnessAware", uses=_SHARPNESS, family="sam"),
-    "adasam": Component(
-        "trainer.adaptive:AdaSAM",
-        uses={"rho": REQUIRED, **_TWO_PASSES},
-        options=MomentOptions,
-        family="adasam",
-        **_ADAPTIVE,
-    ),
-    "lightsam-i": Component(
-        "trainer.adaptive:LightSAM1",
-        uses={"rho": REQUIRED, **_TWO_PASSES},
-        options=AccumulatorOptions,
-        family="lightsam-i",
-        **_ADAPTIVE,
-    ),
-    "lightsam-ii": Component(
-        "trainer.adaptive:LightSAM2",
-        uses={"rho": REQUIRED, **_TWO_PASSES},
-        options=AccumulatorOptions,
-        family="lightsam-ii",
-        **_ADAPTIVE,
-    ),
-    "lightsam-iii": Component(
-        "trainer.adaptive:LightSAM3",
-        uses={"rho": REQUIRED, **_TWO_PASSES},
-        options=MomentOptions,
-        family="lightsam-iii",
-        **_ADAPTIVE,
-    ),
+    "adasam": _adaptive("adasam", "AdaSAM", MomentOptions),
+    "lightsam-i": _adaptive("lightsam-i", "LightSAM1", AccumulatorOptions),
+    "lightsam-ii": _adaptive("lightsam-ii", "LightSAM2", AccumulatorOptions),
+    "lightsam-iii": _adaptive("lightsam-iii", "LightSAM3", MomentOptions),
     "sa-sam": Component("trainer.adaptive:SASAM", uses=_TWO_PASSES, family="sa-sam", schedulers=("constant",)),
 }
 SCHEDULERS: Final[Mapping[str, Component]] = {
