@@ -324,9 +324,9 @@ class SweepSpec(_Strict):
         for config in [*checked, *families.values()]:
             if self.metric.name.startswith("val/") and not config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
-            known = expected("", measured := metrics_of(component("task", config.task)))
+            valid = expected("", measured := metrics_of(component("task", config.task)))
             if self.metric.name not in measured:
-                raise where.error(("metric",), f"metric {self.metric.name}: {config.task} has no such; {known}")
+                raise where.error(("metric",), f"metric {self.metric.name}: {config.task} has no such; {valid}")
 
     def _check_method(self) -> None:
         """Whether every entry fits the method."""
