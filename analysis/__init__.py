@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from analysis.report import write_report as write_report
     from analysis.select import Selection as Selection
     from analysis.select import select as select
-    from analysis.stats import bootstrap_intervals as bootstrap_intervals
+    from analysis.stats import Sample as Sample
     from analysis.stats import compare_means as compare_means
+    from analysis.stats import mean_interval as mean_interval
     from analysis.tables import long_table as long_table
     from analysis.tables import mean_std_table as mean_std_table
     from analysis.tables import row_verdicts as row_verdicts
@@ -49,7 +50,7 @@ _PLACES: Final = {
     "pull": ("pull",),
     "report": ("write_report",),
     "select": ("Selection", "select"),
-    "stats": ("bootstrap_intervals", "compare_means"),
+    "stats": ("Sample", "compare_means", "mean_interval"),
     "tables": ("long_table", "mean_std_table", "row_verdicts"),
 }  # fmt: skip
 _HOMES: Final = {name: home for home, names in _PLACES.items() for name in names}

@@ -105,9 +105,7 @@ def table(
     rows: Annotated[str | None, typer.Option("--rows", help="Fields that go down. [default: rho]")] = None,
     cols: Annotated[str | None, typer.Option("--cols", help="Fields that go across. [default: scheduler]")] = None,
     by: Annotated[str | None, typer.Option("--by", help="Fields of one table each. [default: all others]")] = None,
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="Show the 95 % bootstrap interval of each mean.")
-    ] = False,
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show Student's 95 % interval of each mean.")] = False,
     format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
 ) -> None:
     """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown."""
@@ -136,7 +134,7 @@ def plot(
     published: PublishedOption = None,
     published_seeds: SeedsOption = 3,
 ) -> None:
-    """Draw robustness, stability, heat maps, training curves, step sizes and sharpness, each with its data as CSV."""
+    """Draw robustness, stability, heat maps, training curves and step sizes, each with its data as CSV."""
     from analysis.compare import published_of
     from analysis.figures import save_all
     from analysis.formats import edge_warnings
@@ -162,7 +160,7 @@ def compare(
     published_seeds: SeedsOption = 3,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or html.")] = "markdown",
 ) -> None:
-    """Put every published cell beside ours, for top-1 and top-5, and say of each published claim whether it holds."""
+    """Put every published cell beside ours, and say of each published claim whether it holds."""
     from analysis.compare import compare as compare_cells
     from analysis.compared import render_compared
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from analysis.compare import Compared
 from analysis.formats import markdown
+from analysis.verdicts import NO_RUNS
 from trainer.registry import UserError, expected
 
 FORMATS: Final = ("markdown", "csv", "html")
@@ -18,7 +19,7 @@ def render_compared(found: Compared, format_: str) -> str:
     if format_ not in FORMATS:
         raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
     if format_ == "csv":
-        hidden = [f"{name} text" for name in found.metrics]
+        hidden = [f"{name} text" for name in found.readings]
         return found.cells.drop(columns=hidden).to_csv(index=False).rstrip("\n")
     parts: list[tuple[str, list[list[str]]]] = [
         ("Claims", summary_rows(found)),
@@ -37,49 +38,51 @@ def headline(found: Compared) -> list[str]:
     total = len(found.cells)
     return [
         f"{found.name} beside {found.published.name}: {found.with_runs} of {total} published cells have runs here; "
-        f"published n = {found.published.seeds}, ours selected on {found.selected_on}; percent; "
-        "z = difference / sqrt(s^2/n + s_p^2/n_p)",
+        f"published n = {found.published.seeds}, ours selected on {found.selected_on}; percent; differences are ours - "
+        "published with their 95 % interval (Welch's t)",
         *(f"Caution: {text}" for text in found.published.cautions),
+        "A verdict is at the level 0.05 for all rows of its claim together (Holm); an interval is of one row alone.",
     ]
 
 
 def summary_rows(found: Compared) -> list[list[str]]:
-    """By claim how often it holds; the first row is the header."""
-    rows = [["claim", "published", *found.metrics, "both"]]
+    """By claim how often each verdict falls; the first row is the header."""
+    rows = [["claim", "dataset", "reading", "in print", "our runs"]]
     return rows + [[str(value) for value in row.values()] for row in found.summary()]
 
 
 def claim_rows(found: Compared) -> list[list[str]]:
     """Every claim at every place of which something has run here; the first row is the header."""
-    rows = [["claim", "where", "published", *found.metrics, "both"]]
-    for claim in found.claims:
-        if not claim.has_runs:
-            continue
-        said = [f"{claim.verdicts[name]} ({claim.details[name]})" for name in found.metrics]
-        rows.append([claim.claim, claim.where, claim.published, *said, claim.overall])
-    return rows
+    rows = [["claim", "where", "reading", "in print", "verdict", "difference"]]
+    return rows + [
+        [one.claim, one.where, one.reading, one.published, one.verdict, one.detail]
+        for one in found.claims
+        if one.verdict != NO_RUNS
+    ]
 
 
 def cell_rows(found: Compared, table: str) -> list[list[str]]:
     """The published cells of one table beside ours; the first row is the header."""
-    head = ["rho", "scheduler", "published"]
-    for name in found.metrics:
-        head += [name, "difference", "z"]
-    rows = [head]
-    for cell in found.cells[found.cells["table"] == table].to_dict("records"):
+    cells = found.cells[found.cells["table"] == table]
+    names = [name for name in found.readings if (cells[f"{name} text"] != "-").any()]
+    rows = [["rho", "scheduler", "published", *(text for name in names for text in (name, "difference"))]]
+    for cell in cells.to_dict("records"):
         row = [
             f"{cell['rho']:g}",
             cell["scheduler"],
             f"{cell['test_accuracy_mean']:.2f} +- {cell['test_accuracy_std']:.2f}",
         ]
-        for name in found.metrics:
-            row += [cell[f"{name} text"], _signed(cell[f"{name} difference"]), _signed(cell[f"{name} z"], 1)]
+        for name in names:
+            ends = [cell[f"{name} {end}"] for end in ("difference", "low", "high")]
+            row += [cell[f"{name} text"], _with_interval(*ends)]
         rows.append(row)
     return rows
 
 
-def _signed(value: float, digits: int = 2) -> str:
-    return "-" if math.isnan(value) else f"{value:+.{digits}f}"
+def _with_interval(difference: float, low: float, high: float) -> str:
+    if math.isnan(difference):
+        return "-"
+    return f"{difference:+.2f}" + ("" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]")
 
 
 def _html(rows: list[list[str]]) -> str:

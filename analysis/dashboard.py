@@ -92,12 +92,12 @@ def workspace(pulled: Pulled, entity: str, project: str) -> Any:
         gamma.append(lines("step size gamma", "gamma/mean", log_y=True))
     shares = [name for name in ("gamma/cap_share", "gamma/zero_share") if name in logged]
     gamma += [lines(f"{name} of the steps", name) for name in shares]
-    if "sharpness" in logged:
-        gamma.append(lines("sharpness f(e) - f(x)", "sharpness"))
+    if "ascent_gain" in logged:
+        gamma.append(lines("ascent gain f(e) - f(x)", "ascent_gain"))
     sections = [ws.Section(name="Robustness and stability", panels=choice, is_open=True)] if choice else []
     sections.append(ws.Section(name="Training curves", panels=curves, is_open=True))
     if gamma:
-        sections.append(ws.Section(name="Step size and sharpness", panels=gamma, is_open=True))
+        sections.append(ws.Section(name="Step size and ascent gain", panels=gamma, is_open=True))
     made = ws.Workspace(
         entity=entity,
         project=project,

@@ -20,7 +20,8 @@ OURS: Final = frozenset(
     (
         *("trial_id", "sweep", "outcome", "best_epoch", "epoch", "seconds", "started", "error", "diverged_step"),
         *("numerics", "n", "mean", "std", "seeds", "score", "scored", "value", "rank", "selected", "candidates"),
-        *("budget", "margin", "ties", "edge", "runner_up", "missing", "failed", "stopped", "diverged"),
+        *("budget", "margin", "ties", "edge", "runner_up", "missing", "failed", "stopped", "diverged", "stalled"),
+        *("undecided", "leading", "cap_share", "zero_share", "variant", "lost"),
         *("table", "metric"),
     )
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
-import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,11 +78,12 @@ class _Sheet:
                 f"robustness{suffix}", figure, cells, f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}"
             )
         history = self._history(cells)
-        for file, column in (("curves", metric), ("sharpness", "sharpness")):
-            if column in history and history[column].notna().any():
-                figure = self._by_radius(history, lambda rows, ax, c=column: plots.plot_curves(rows, c, ax))  # type: ignore[misc]
+        for file, column in (("curves", metric), ("ascent-gain", "ascent_gain")):
+            rows = history if column == metric else _perturbed(history)
+            if column in rows and rows[column].notna().any():
+                figure = self._by_radius(rows, lambda rows, ax, c=column: plots.plot_curves(rows, c, ax))  # type: ignore[misc]
                 yield self._titled(
-                    f"{file}{suffix}", figure, over_epochs(history, [column]), f"{title}: {plots.unit(column)}"
+                    f"{file}{suffix}", figure, over_epochs(rows, [column]), f"{title}: {plots.unit(column)}"
                 )
         if "gamma/mean" in history and history["gamma/mean"].notna().any():
             figure = self._by_radius(history, plots.plot_gamma, plots.plot_shares)
@@ -103,7 +102,7 @@ class _Sheet:
             plots.plot_scores(scores, metric, ax)
             name = selection.pulled.protocol.name
             yield self._titled(
-                "score", figure, scores, f"{name}: robustness score, drop from the best rho to the largest"
+                "score", figure, scores, f"{name}: robustness score, drop from the smallest rho to the largest"
             )
 
     def _against(self, x: str, points: pd.DataFrame) -> Iterator[Drawn]:
@@ -169,7 +168,7 @@ class _Sheet:
         trials = _named(runs[keep][["trial_id", "rho", "scheduler", "seed"]]) if len(runs) else runs
         if not len(trials):
             return pd.DataFrame({"rho": [], "scheduler": []})
-        found = selection.pulled.columns(["epoch", "_step", selection.metric, "sharpness", *GAMMA])
+        found = selection.pulled.columns(["epoch", "_step", selection.metric, "ascent_gain", *GAMMA])
         found = found[found["trial_id"].isin(trials["trial_id"])].merge(
             trials.astype({"trial_id": found["trial_id"].dtype}), on="trial_id"
         )
@@ -214,15 +213,23 @@ def over_epochs(history: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(found).reset_index()
 
 
-def robustness_scores(selection: Selection) -> pd.DataFrame:
-    """Per table and scheduler the drop of the metric from its best radius to the largest one.
+def _perturbed(history: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose optimizer perturbs: of all others f(e) - f(x) is 0 in every step."""
+    if "ascent_gain" not in history:
+        return history
+    moves = history["ascent_gain"].fillna(0.0).ne(0.0).groupby(history["trial_id"]).transform("any")
+    return history[moves]
 
-    drop = mean over seeds of (value at the radius of the best mean - value at the largest radius), in the direction in
-    which more is better, so that a loss that rises is a drop too; 0 where the largest radius is the best. Columns
-    table, scheduler, best_rho, largest_rho, drop, std (sample, over the seeds that both cells have), n, diverged (no
-    seed has finished at the largest radius, and some diverged there: then there is no drop).
+
+def robustness_scores(selection: Selection) -> pd.DataFrame:
+    """Per table and scheduler the drop of the metric from the smallest radius to the largest one.
+
+    drop = mean at the smallest radius - mean at the largest, in the direction in which more is better, so that a loss
+    that rises is a drop too. The radii are those of the sweep, not chosen by the results: without an effect a drop is
+    as often negative as positive. Columns table, scheduler, smallest_rho, largest_rho, drop, low and high (its 95 %
+    interval, `Selection.difference`), n, diverged (no seed has finished at the largest radius, and some diverged there:
+    then there is no drop). Undecided cells have none.
     """
-    sign = 1 if selection.is_maximal else -1
     rows = []
     if selection.is_maximal is None:
         return pd.DataFrame()
@@ -230,29 +237,24 @@ def robustness_scores(selection: Selection) -> pd.DataFrame:
         table = " ".join(f"{key}={value}" for key, value in values.items()) or selection.pulled.protocol.name
         with_radius = cells[cells["rho"].notna()]
         for scheduler, line in with_radius.groupby(_named(with_radius)["scheduler"], sort=False):
-            done = line[line["n"] > 0]
-            largest = line["rho"].max()
-            if line["rho"].nunique() < 2 or not len(done) or not pd.api.types.is_numeric_dtype(line["rho"]):
+            if line["rho"].nunique() < 2 or not pd.api.types.is_numeric_dtype(line["rho"]):
                 continue
-            if largest not in set(done["rho"]):
-                end = line[line["rho"] == largest].iloc[0]
-                lost = {"largest_rho": largest, "drop": math.nan, "std": math.nan, "n": 0}
-                rows.append({"table": table, "scheduler": scheduler, **lost, "diverged": end["diverged"] > 0})
+            ends = line.sort_values("rho").iloc[[0, -1]]
+            first, last = ends.to_dict("records")
+            found = selection.difference([first], [last])
+            if not ends["n"].any() or ends["undecided"].any():
                 continue
-            best = done.iloc[int((sign * done["mean"]).to_numpy().argmax())]
-            last = done[done["rho"] == largest].iloc[0]
-            first, second = (selection.by_seed[selection.key(cell.to_dict())] for cell in (best, last))
-            drops = [sign * (first[seed] - second[seed]) for seed in first if seed in second]
             rows.append(
                 {
                     "table": table,
                     "scheduler": scheduler,
-                    "best_rho": best["rho"],
-                    "largest_rho": largest,
-                    "drop": statistics.fmean(drops) if drops else sign * (best["mean"] - last["mean"]),
-                    "std": statistics.stdev(drops) if len(drops) > 1 else math.nan,
-                    "n": len(drops),
-                    "diverged": False,
+                    "smallest_rho": first["rho"],
+                    "largest_rho": last["rho"],
+                    "drop": found.estimate,
+                    "low": found.low,
+                    "high": found.high,
+                    "n": found.n if first["n"] and last["n"] else 0,
+                    "diverged": bool(not last["n"] and last["diverged"] > 0),
                 }
             )
     return pd.DataFrame(rows)

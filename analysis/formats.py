@@ -25,6 +25,16 @@ from trainer.registry import UserError, expected
 
 FORMATS: Final = ("markdown", "latex", "csv", "html")
 Text = Callable[[Mapping[Any, Any]], str]
+CAPPED: Final = 0.5
+"""The share of steps at the cap above which a Polyak step size is the constant one, gamma_b."""
+NOTED: Final = {
+    "edge": "at the edge of its grid, so a better value may lie outside",
+    "ties": "ties, decided by the order in the spec",
+    "undecided": "undecided",
+    "stalled": "stalled seeds, which gamma = 0 held in place to the end",
+    "cap_share": "mostly at the cap, so nearly the constant step size gamma_b",
+}
+"""By column of the cells what is said of those in which it is not empty."""
 _LATEX: Final = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {c: f"\\{c}" for c in "&%#_${}"}
@@ -59,19 +69,25 @@ def notes(selection: Selection, cells: pd.DataFrame, layout: Layout) -> list[str
         lines.append(f"selected: {chosen}")
     if selection.pulled.protocol.tuned:
         lines.append(f"chosen from, runs per cell: {_choices(cells, 'budget', layout)}")
-    edges = cells[cells["edge"] != ""]
-    if len(edges):
-        lines.append(f"at the edge of its grid, so a better value may lie outside: {_choices(edges, 'edge', layout)}")
-    ties = cells[cells["ties"] > 0]
-    if len(ties):
-        lines.append(f"ties, decided by the order in the spec: {_choices(ties, 'ties', layout)}")
+    for column, what in NOTED.items():
+        noted = cells[cells[column] > CAPPED if column == "cap_share" else ~cells[column].isin(["", 0])]
+        if len(noted):
+            shares = noted["cap_share"].map("{:.0%} of the steps".format)
+            lines.append(f"{what}: {_choices(noted.assign(cap_share=shares), column, layout)}")
+    return lines + verdict_lines(selection, cells, layout)
+
+
+def verdict_lines(selection: Selection, cells: pd.DataFrame, layout: Layout) -> list[str]:
+    """What the marks mean, and of each row the best against the runner-up; none if no row has two cells."""
     verdicts = row_verdicts(selection, cells, layout)
-    if verdicts:
-        lines.append("best against runner-up:")
-        lines += [f"  {one.text(layout.rows, selection.metric)}" for one in verdicts]
-        limits = dict.fromkeys(one.comparison.limit for one in verdicts if one.comparison.limit)
-        lines += [f"  {limit}" for limit in limits]
-    return lines
+    if not verdicts:
+        return []
+    return [
+        "bold: the best of its row, and every entry that cannot be told from it (Welch's t, Holm over all pairs in the "
+        "rows of the table, 0.05); intervals are 95 %, of one difference each",
+        "best against runner-up:",
+        *(f"  {one.text(layout.rows, selection.metric)}" for one in verdicts),
+    ]
 
 
 def _choices(cells: pd.DataFrame, column: str, layout: Layout) -> str:
@@ -150,7 +166,7 @@ def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
     fields = len(layout.rows)
     header = [r"$\rho$" if name == "rho" else latex_escaped(name) for name in head]
     title = f" ({title_of(values)})" if values else ""
-    text = latex_escaped(f"{selection.pulled.protocol.name}{title}: {caption(selection)}").replace("+-", r"$\pm$")
+    text = _math(latex_escaped(f"{selection.pulled.protocol.name}{title}: {caption(selection)}"))
     body = [[*map(latex_escaped, row[:fields]), *row[fields:]] for row in rows]
     lines = [
         r"\begin{table}",
@@ -163,9 +179,15 @@ def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
         *("    " + " & ".join(row) + r" \\" for row in body),
         r"    \bottomrule",
         r"  \end{tabular}",
-        r"\end{table}",
     ]
-    return "\n".join([*lines, *(f"% {line}" for line in notes(selection, cells, layout))])
+    below = [rf"  \par {_math(latex_escaped(line.strip()))}" for line in notes(selection, cells, layout)]
+    lines += [r"  \begin{flushleft}\footnotesize", *below, r"  \end{flushleft}"] if below else []
+    return "\n".join([*lines, r"\end{table}"])
+
+
+def _math(text: str) -> str:
+    """Escaped text with its signs as LaTeX sets them."""
+    return text.replace("+-", r"$\pm$").replace("<", "$<$").replace(">", "$>$")
 
 
 def latex_escaped(text: str) -> str:

@@ -15,10 +15,12 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from trainer.history import HISTORY_COLUMNS, METRICS
+from trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
 from trainer.registry import UserError
 
 EPOCHS: Final = ("best", "last")
+EDGE: Final = 0.05
+"""The share of a range at each end that counts as its edge."""
 UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
@@ -27,6 +29,23 @@ LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse"
 GAINS: Final = ("acc", "top1", "top5", "auc", "f1", "precision", "recall", "iou", "map", "bleu", "reward")
 SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Numbers as W&B's server spells them."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What the values of a tuned field were drawn from: infinite ends are none."""
+
+    low: float
+    high: float
+    is_log: bool = False  # whether they are spread evenly in the logarithm
+    is_list: bool = False  # whether only listed values are drawn
+
+    def is_at_end(self, value: float) -> bool:
+        """Whether a value lies in the first or last 5 % of the range; of a list, whether it is the least or largest."""
+        if self.is_list or not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return value in (self.low, self.high)
+        low, high, at = map(math.log, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
+        return not low + EDGE * (high - low) < at < high - EDGE * (high - low)
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,8 @@ class Protocol:
     text: str = ""  # the spec, as launched
     source: str = ""  # where the runs come from: a Store's root, or a wandb:// address
     names: Mapping[str, str] = field(default_factory=dict)  # by our name theirs, in a project that is not ours
+    ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
+    """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
 
     @property
     def is_maximal(self) -> bool:
@@ -133,7 +154,7 @@ def typed(values: Sequence[Any]) -> pa.Array:
 
 
 def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], protocol: Protocol) -> dict[str, Any]:
-    """The columns `best_epoch`, `best/*` and `last/*` of `runs`.
+    """The columns `best_epoch`, `stalled`, `cap_share`, `zero_share`, `best/*` and `last/*` of `runs`.
 
     `history` holds the rows of the runs one after the other, `rows` of them each. Of several best epochs the first
     counts; a NaN is never the best.
@@ -151,6 +172,7 @@ def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], prot
     found: dict[str, Any] = {}
     at_best = pa.array(best, mask=~measured)
     found["best_epoch"] = history[axis].take(at_best) if axis else pa.nulls(len(lengths), pa.int64())
+    found |= _of_step_sizes(history, lengths, has & (np.asarray(outcomes) == "finished"))
     names = [name for name in history.column_names if name not in ("trial_id", "epoch", "partial")]
     ordered = [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
     for which, rows_at in (("best", best), ("last", ends - 1)):
@@ -158,6 +180,25 @@ def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], prot
             index = last_known(history[name], rows_at, starts, measured)
             found[f"{which}/{name}"] = history[name].take(index)
     return found
+
+
+def _of_step_sizes(history: pa.Table, lengths: np.ndarray, finished: np.ndarray) -> dict[str, pa.Array]:
+    """Of the finished runs, whether gamma was 0 in every step of their last epochs; the shares at the cap and at 0."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    from_end = np.cumsum(lengths)[owner] - np.arange(len(owner))
+    found: dict[str, pa.Array] = {}
+    for name in ("cap_share", "zero_share"):
+        column = f"gamma/{name}"
+        values = np.full(len(owner), math.nan)
+        if column in history.column_names:
+            values = np.asarray(history[column].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        known = ~np.isnan(values)
+        rows = np.bincount(owner, known, minlength=len(lengths))
+        sums = np.bincount(owner, np.where(known, values, 0.0), minlength=len(lengths))
+        found[name] = pa.array(sums / np.maximum(rows, 1), pa.float64(), mask=~finished | (rows == 0))
+    moves = (from_end <= np.array([last_epochs(int(n)) for n in lengths], dtype=np.int64)[owner]) & (values != 1.0)
+    stalled = np.bincount(owner, moves, minlength=len(lengths)) == 0
+    return {"stalled": pa.array(stalled, pa.bool_(), mask=~finished), **found}
 
 
 def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:

@@ -23,6 +23,10 @@ STYLE: Final = Path(__file__).with_name("polysweep.mplstyle")
 SCHEDULERS: Final = ("constant", "cosine", "polyak")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 DASHES: Final = ("-", "--", "-.", ":")
+AXES: Final = {"ascent_gain": "ascent gain f(e) - f(x)"}
+"""By history column what its axis says, if that is not its name."""
+LOST: Final = {"diverged": "x", "stalled": "+"}
+"""By column of the cells the mark of a mean of which some seeds have diverged, or are stalled."""
 QUANTILES: Final = (0.1, 0.9)
 """The band of the step size over epochs."""
 
@@ -31,8 +35,8 @@ def plot_robustness(cells: pd.DataFrame, metric: str, ax: Axes, published: pd.Da
     """Metric against the radius, one line per scheduler with a band of one sample std.
 
     `cells` are rows of `Selection.cells`: the numbers of the table. A cell with diverged seeds carries a cross at its
-    mean, one without a finished seed a cross at the foot. `published` has the columns rho, scheduler, mean and std, in
-    percent for an accuracy: thin grey-edged lines beside ours.
+    mean, one with stalled seeds a plus, one without a finished seed a cross at the foot. `published` has the columns
+    rho, scheduler, mean and std, in percent for an accuracy: thin grey-edged lines beside ours.
     """
     scale = scale_of(metric)
     for scheduler, look in looks(cells["scheduler"]).items():
@@ -50,7 +54,7 @@ def plot_robustness(cells: pd.DataFrame, metric: str, ax: Axes, published: pd.Da
                     label=f"{scheduler}, published",
                     **thin,
                 )
-    _mark_diverged(cells, ax)
+    _mark_lost(cells, ax)
     ax.set(xlabel="radius rho", ylabel=unit(metric))
     _ticks(ax, cells["rho"].dropna())
     ax.legend()
@@ -68,7 +72,7 @@ def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes) -> A
     for rho, look in _sequence(points["rho"]).items():
         line = points[points["rho"] == rho] if not pd.isna(rho) else points[points["rho"].isna()]
         _line(line.sort_values(x), x, scale, look, "" if pd.isna(rho) else f"rho = {rho:g}", ax)
-    _mark_diverged(points, ax)
+    _mark_lost(points, ax)
     if (points[x] > 0).all():
         ax.set_xscale("log")
     names = {"lr": "step size lr", "gamma_b": "cap gamma_b"}
@@ -101,10 +105,10 @@ def plot_heatmap(cells: pd.DataFrame, metric: str, ax: Axes, x: str = "gamma_b",
 
 
 def plot_scores(scores: pd.DataFrame, metric: str, ax: Axes) -> Axes:
-    """Robustness scores as bars with one sample std, one group per table: the smaller, the more robust.
+    """Robustness scores as bars with their 95 % intervals, one group per table: the smaller, the more robust.
 
-    `scores` are those of `analysis.figures.robustness_scores`: columns table, scheduler, drop, std, diverged (a cross:
-    no seed has finished at the largest radius).
+    `scores` are those of `analysis.figures.robustness_scores`: columns table, scheduler, drop, low, high, diverged (a
+    cross: no seed has finished at the largest radius).
     """
     scale = scale_of(metric)
     found = looks(scores["scheduler"])
@@ -114,8 +118,9 @@ def plot_scores(scores: pd.DataFrame, metric: str, ax: Axes) -> Axes:
         bars = scores[scores["scheduler"] == scheduler].set_index("table").reindex(tables)
         places = np.arange(len(tables)) + (at - (len(found) - 1) / 2) * width
         hatch = ("", "//", "..", "xx", "\\\\", "++")[at % 6]
+        reach = np.array([bars["drop"] - bars["low"], bars["high"] - bars["drop"]]) * scale
         ax.bar(
-            places, bars["drop"] * scale, width * 0.92, yerr=bars["std"] * scale, capsize=3, color=look["color"],
+            places, bars["drop"] * scale, width * 0.92, yerr=reach, capsize=3, color=look["color"],
             hatch=hatch, edgecolor="white", ecolor="0.2", label=scheduler,
         )  # fmt: skip
         lost = places[bars["diverged"].fillna(False).to_numpy(dtype=bool)]
@@ -218,17 +223,20 @@ def _line(line: pd.DataFrame, x: str, scale: float, look: Mapping[str, Any], lab
     mean, std = done["mean"] * scale, (done["std"] * scale).fillna(0)
     ax.plot(done[x], mean, label=label or None, **look)
     ax.fill_between(done[x], mean - std, mean + std, color=look["color"], alpha=0.2, linewidth=0)
-    some = done[done["diverged"] > 0]
-    if len(some):  # an artist without points would still take part in the layout
-        ax.plot(some[x], some["mean"] * scale, **_cross(look, ax.transData))
-    none = line[(line["n"] == 0) & (line["diverged"] > 0)]
+    for column, marker in LOST.items():
+        some = done[done[column] > 0]
+        if len(some):  # an artist without points would still take part in the layout
+            ax.plot(some[x], some["mean"] * scale, **_cross(look, ax.transData, marker))
+    none = line[(line["n"] == 0) & (line["diverged"] > 0) & (line["failed"] + line["missing"] == 0)]
     if len(none):
         ax.plot(none[x], [0.02] * len(none), **_cross(look, ax.get_xaxis_transform()))
 
 
-def _mark_diverged(cells: pd.DataFrame, ax: Axes) -> None:
-    if (cells["diverged"] > 0).any():
-        ax.plot([], [], linestyle="none", marker="x", color="0.3", label="diverged seeds")
+def _mark_lost(cells: pd.DataFrame, ax: Axes) -> None:
+    """Say in the legend what the crosses mean, if there are any."""
+    for column, marker in LOST.items():
+        if (cells[column] > 0).any():
+            ax.plot([], [], linestyle="none", marker=marker, color="0.3", label=f"{column} seeds")
 
 
 def _ticks(ax: Axes, values: pd.Series) -> None:
@@ -242,10 +250,10 @@ def _whole_epochs(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
 
 
-def _cross(look: Mapping[str, Any], transform: Any) -> dict[str, Any]:
+def _cross(look: Mapping[str, Any], transform: Any, marker: str = "x") -> dict[str, Any]:
     return {
         "linestyle": "none",
-        "marker": "x",
+        "marker": marker,
         "markersize": 11,
         "markeredgewidth": 2,
         "color": look["color"],
@@ -268,7 +276,7 @@ def scale_of(metric: str) -> int:
 
 def unit(column: str) -> str:
     """The label of an axis."""
-    return f"{column} (%)" if is_accuracy(column) else column
+    return f"{column} (%)" if is_accuracy(column) else AXES.get(column, column)
 
 
 def n_of(cells: pd.DataFrame) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +15,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from analysis.compare import Compared, NothingToCompareError, Published, compare, published_of
 from analysis.compared import cell_rows, claim_rows, headline, summary_rows
 from analysis.figures import figures, image, require_history
-from analysis.formats import edge_warnings, notes
+from analysis.formats import edge_warnings, notes, verdict_lines
 from analysis.frames import plain
 from analysis.select import Selection, shown
-from analysis.tables import Layout, caption, cell_text, long_table, mean_std_table, number, row_verdicts, subtables
+from analysis.stats import p_text
+from analysis.tables import (
+    Layout,
+    RowVerdict,
+    caption,
+    cell_text,
+    long_table,
+    mean_std_table,
+    number,
+    row_verdicts,
+    subtables,
+)
 from trainer.registry import UserError
 
 PROVENANCE: Final = (
@@ -71,6 +83,8 @@ def render_report(
         cells=len(selection.cells),
         outcomes={str(k): int(v) for k, v in outcomes.items()},
         incomplete=int((selection.cells["n"] < selection.cells["seeds"]).sum()),
+        undecided=int((selection.cells["undecided"] != "").sum()),
+        stalled=int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0,
         cost=cost(runs),
         warnings=[*edge_warnings(selection), *([without] if without else [])],
         verdicts=_verdicts(selection, layout),
@@ -102,36 +116,34 @@ def cost(runs: pd.DataFrame) -> str:
 
 def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
     """Per table the best cell of each row against the runner-up."""
-    found = []
-    for values, cells in subtables(selection, layout):
-        rows = row_verdicts(selection, cells, layout)
-        limits = dict.fromkeys(one.comparison.limit for one in rows if one.comparison.limit)
-        found.append(
-            {
-                "title": _title(values),
-                "rows": [
-                    {
-                        "row": " ".join(one.row),
-                        "best": one.best,
-                        "runner_up": one.runner_up,
-                        "gap": number(abs(one.comparison.difference), selection.metric),
-                        "test": one.comparison.test,
-                        "p": one.comparison.p_text.removeprefix("p ").removeprefix("= ") or "-",
-                        "n": one.comparison.n,
-                        "shown": "shown" if one.comparison.is_shown else "not shown",
-                    }
-                    for one in rows
-                ],
-                "rows_are": " ".join(layout.rows),
-                "limits": list(limits),
-            }
-        )
-    return found
+    return [
+        {
+            "title": _title(values),
+            "rows_are": " ".join(layout.rows),
+            "rows": [_verdict(one, selection.metric) for one in row_verdicts(selection, cells, layout)],
+        }
+        for values, cells in subtables(selection, layout)
+    ]
+
+
+def _verdict(one: RowVerdict, metric: str) -> dict[str, Any]:
+    found = one.difference
+    known = not math.isnan(one.p)
+    return {
+        "row": " ".join(one.row),
+        "best": one.best or "-",
+        "runner_up": one.runner_up or "-",
+        "gap": "-" if math.isnan(found.estimate) else number(found.estimate, metric),
+        "interval": "-" if math.isnan(found.low) else f"{number(found.low, metric)} to {number(found.high, metric)}",
+        "p": p_text(one.p).removeprefix("p ").removeprefix("= ") if known else found.reason,
+        "n": found.n,
+        "shown": f"undecided: {one.undecided}" if one.undecided else "shown" if one.is_shown else "not shown",
+    }
 
 
 def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> dict[str, Any]:
-    def show(cell: Any, best: bool) -> str:
-        return ("*" if best else " ") + cell_text(cell, selection.metric)
+    def show(cell: Any, marked: bool) -> str:
+        return ("*" if marked else " ") + cell_text(cell, selection.metric)
 
     table = mean_std_table(selection, cells, rows=layout.rows, cols=layout.cols, by=layout.by, show=show)
     rows = [
@@ -142,7 +154,8 @@ def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
         for key, row in zip(table.index, table.to_numpy().tolist(), strict=True)
     ]
     columns = [" ".join(column) if isinstance(column, tuple) else column for column in table.columns]
-    below = [line for line in notes(selection, cells, layout) if not line.startswith(("best against", "  "))]
+    verdicts = verdict_lines(selection, cells, layout)
+    below = [line for line in notes(selection, cells, layout) if line not in verdicts]
     return {
         "title": _title(values),
         "rows_are": " ".join(layout.rows),
@@ -177,13 +190,13 @@ def _compared(found: Compared) -> dict[str, Any]:
         "tables": [
             (table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"]) if _has_runs(found, table)
         ],
-        "csv": _download(found.cells.drop(columns=[f"{name} text" for name in found.metrics])),
+        "csv": _download(found.cells.drop(columns=[f"{name} text" for name in found.readings])),
     }
 
 
 def _has_runs(found: Compared, table: str) -> bool:
     rows = found.cells[found.cells["table"] == table]
-    return bool((rows[f"{found.metrics[0]} n"] > 0).any())
+    return bool((rows[[f"{name} n" for name in found.readings]] > 0).any(axis=None))
 
 
 def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
@@ -194,8 +207,8 @@ def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
     how = {selection.cell_key(cell): cell for cell in selection.cells.to_dict("records")}
     rows = []
     for row in selection.candidates.to_dict("records"):
-        chosen = row["rank"] == 1
         cell = how[selection.cell_key(row)]
+        chosen = row["rank"] == 1 and not cell["undecided"]
         rows.append(
             {
                 "cell": _label(row, keys),
@@ -215,7 +228,8 @@ def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
 
 def _remark(cell: Mapping[Any, Any]) -> str:
     said = [f"{name} at the edge of its grid" for name in cell["edge"].split()]
-    return "; ".join([*said, f"{cell['ties']} tied" if cell["ties"] else ""]).strip("; ")
+    said += [f"{cell[name]} {word}" for name, word in (("ties", "tied"), ("stalled", "stalled")) if cell[name]]
+    return "; ".join(said)
 
 
 def _failures(selection: Selection) -> list[dict[str, Any]]:

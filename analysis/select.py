@@ -7,19 +7,28 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final
 
 import pandas as pd
 
-from analysis.frames import EPOCHS, Pulled, direction, plain, require_metric, scores
-from analysis.stats import bootstrap_intervals
-from trainer.history import METRICS, SPLITS
+from analysis.frames import EPOCHS, Protocol, Pulled, direction, plain, require_metric, scores
+from analysis.stats import Candidates, Difference, Sample, difference, mean_interval, more_diverged, untested
+from trainer.history import METRICS, SPLITS, is_accuracy, shown_number
 from trainer.registry import UserError, expected
 
 TABLE_KEYS: Final = ("rho", "scheduler")
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
+RESULTS: Final = ("finished", "diverged", "stopped")
+"""Outcomes that say something of a candidate; a run that failed or is missing says nothing of it."""
+MOST_LEADING: Final = 3
 _MISSING: Final = ("new", "interrupted", "running")
+_OF_RUNS: Final = (
+    "trial_id", "outcome", "seed", "best_epoch", "numerics", "epoch", "stalled", "cap_share", "zero_share",
+    "value", "score",
+)  # fmt: skip
+"""What the choice needs of a run besides its fields."""
+_OF_CHOICE: Final = ("scores", "lacking", "variant")
+"""What it needs of a candidate and nobody else does."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +37,13 @@ class Selection:
 
     `cells`: one row per cell: rho, scheduler, the other fields of the cell, the tuned fields as chosen, `selected`,
     `candidates` (how many), `budget` (runs that the number was chosen from), `seeds`, `n`, `mean`, `std` (sample,
-    ddof = 1; NaN for n = 1), how many seeds are `diverged`, `failed`, `stopped`, `missing`; and of the choice:
+    ddof = 1; NaN for n = 1), how many seeds are `diverged`, `failed`, `stopped`, `missing` and `lost` (diverged or
+    stopped), how many of the n are `stalled`, and the share of steps at the cap (`cap_share`); and of the choice:
     `score` (the winner's mean of what chose), `runner_up`, `margin` (by how much it won, in the direction of the goal;
-    NaN without a runner-up), `ties` (other candidates with its score), `edge` (tuned fields whose chosen value is the
-    smallest or largest that was tried in the cell).
+    NaN without a runner-up), `ties` (other candidates with its score), `edge` (tuned fields whose chosen value is at an
+    end of what was tried, or of the range of a drawn search).
+    `undecided` says why a cell has no verdict yet, and is empty if it is decided. A cell of several candidates that is
+    undecided has no mean; `leading` names those that could still win.
     `values`: one row per run of the chosen candidates, with its `value`.
     `candidates`: one row per candidate with its `rank` in the cell, 1 the chosen one, and its `score`.
     """
@@ -43,6 +55,9 @@ class Selection:
     cells: pd.DataFrame
     values: pd.DataFrame
     candidates: pd.DataFrame
+    samples: Mapping[tuple[str, ...], Mapping[str, Sample]]
+    """By `cell_key` and `selected` the reported values of the candidates that could have been chosen: the chosen one
+    first, and those that have as many finished seeds. Of undecided cells there are none."""
 
     @property
     def varying(self) -> list[str]:
@@ -57,21 +72,50 @@ class Selection:
         """What all candidates of one cell share, also where the radius or the scheduler is tuned."""
         return tuple([shown(row[name]) for name in self.pulled.protocol.cell])
 
-    @cached_property
-    def by_seed(self) -> dict[tuple[str, ...], dict[Any, float]]:
-        """By the key of a cell the value of each of its finished seeds."""
-        found: dict[tuple[str, ...], dict[Any, float]] = {}
-        names = list(dict.fromkeys([*TABLE_KEYS, *self.pulled.protocol.cell, "seed", "outcome", "value"]))
-        for run in self.values[names].to_dict("records"):
-            if run["outcome"] == "finished" and not math.isnan(run["value"]):
-                found.setdefault(self.key(run), {})[run["seed"]] = run["value"]
-        return found
+    def samples_of(self, cell: Mapping[Any, Any]) -> Candidates:
+        """The `samples` of a row of `cells`."""
+        return list(self.samples.get(self.cell_key(cell), {}).values())
 
-    @cached_property
-    def intervals(self) -> dict[tuple[str, ...], tuple[float, float]]:
-        """By the key of a cell the 95 % percentile bootstrap interval of its mean, NaN for fewer than two seeds."""
-        keys = list(self.by_seed)
-        return dict(zip(keys, bootstrap_intervals([list(self.by_seed[key].values()) for key in keys]), strict=True))
+    def difference(self, plus: Sequence[Mapping[Any, Any]], minus: Sequence[Mapping[Any, Any]]) -> Difference:
+        """How much better the cells `plus` are than the cells `minus`: `analysis.stats.difference`, larger is better.
+
+        A cell whose seeds have all diverged has no mean: with two cells Fisher's test compares how many diverged.
+        """
+        cells = [*plus, *minus]
+        if any(cell["undecided"] for cell in cells):
+            return untested("undecided")
+        if all(cell["n"] for cell in cells):
+            one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
+            return difference(one, other)
+        if len(cells) == 2:
+            return more_diverged(*[(int(cell["n"]), int(cell["lost"])) for cell in cells])
+        return untested("a cell has no finished seed")
+
+    def over_all(self, cell: Mapping[Any, Any], others: Sequence[Mapping[Any, Any]]) -> Difference:
+        """How much better a cell is than the best of `others`: above all of them, or below one of them."""
+        if any(one["undecided"] for one in (cell, *others)):
+            return untested("undecided")
+        alive = [other for other in others if other["n"]]
+        lost = [self.difference([cell], [other]) for other in others if not other["n"] or not cell["n"]]
+        if not cell["n"] or not alive:
+            return lost[0]._replace(
+                p_above=max(one.p_above for one in lost),
+                p_below=min(1.0, len(lost) * min(one.p_below for one in lost)),
+            )
+        ranked = sorted((sample for other in alive for sample in self._signed(self.samples_of(other))), reverse=True)
+        found = difference([self._signed(self.samples_of(cell))], [ranked])
+        return found._replace(p_above=max([found.p_above, *(one.p_above for one in lost)]))
+
+    def _signed(self, samples: Candidates) -> Candidates:
+        return samples if self.is_maximal else [sample._replace(mean=-sample.mean) for sample in samples]
+
+    def interval(self, cell: Mapping[Any, Any]) -> tuple[float, float]:
+        """Student's 95 % interval of a cell's mean (`analysis.stats.mean_interval`); NaN for fewer than two seeds."""
+        found = self.samples_of(cell)
+        if not found or found[0].n < 2:
+            return math.nan, math.nan
+        low, high = mean_interval(found[0], len(found))
+        return (max(low, 0.0), min(high, 1.0)) if is_accuracy(self.metric) else (low, high)
 
     @property
     def on_test(self) -> bool:
@@ -99,9 +143,12 @@ def shown(value: Any) -> str:
 def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by: str | None = None) -> Selection:
     """Choose one candidate per cell.
 
-    Candidates of a cell are its choices of the tuned parameters. They are ranked by the number of finished seeds, then
-    by the mean over those seeds of `by` (at its best epoch, or the last), then by their order in the spec. `by` is the
-    sweep's metric by default; `metric` is what is reported, by default the sweep's metric too.
+    Candidates of a cell are its choices of the tuned parameters. The winner is the first, in the order of the spec, of
+    those with the best mean over seeds of `by` (at its best epoch, or the last), among candidates of which every seed
+    has a result. A seed that diverged, or that early termination stopped, is a result: it ranks its candidate behind
+    those with fewer of them. A failed or missing seed is none: while a candidate that lacks one could still win, the
+    cell is undecided. `by` is the sweep's metric by default; `metric` is what is reported, by default the sweep's
+    metric too.
 
     Raises `UserError` for an unknown metric or epoch, for one that no run logged, and for a cell whose runs cannot be
     averaged: of several lengths or versions of the trainer's numbers, or two of one seed.
@@ -122,21 +169,95 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by
         key = tuple(run[name] for name in protocol.cell)
         cells.setdefault(key, {}).setdefault(tuple(run[name] for name in protocol.tuned), []).append(run)
     chosen_rows, value_rows, candidate_rows = [], [], []
-    for candidates in cells.values():
+    samples: dict[tuple[str, ...], Mapping[str, Sample]] = {}
+    for key, candidates in cells.items():
+        seeds = len({run["seed"] for members in candidates.values() for run in members})
         described = []
         for members in candidates.values():
             _require_alike(members, protocol.cell)
-            described.append((_describe(members, protocol.tuned), members))
+            described.append((_describe(members, protocol.tuned, seeds), members))
         ranked = sorted(described, key=lambda pair: _rank(pair[0], maximal))  # stable
         candidate_rows += [{**row, "rank": rank} for rank, (row, _) in enumerate(ranked, start=1)]
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
-        chosen_rows.append({**winner, **_choice(rows, protocol.tuned, maximal)})
-        value_rows += [_value(run) for run in members]
-    return Selection(pulled, metric, epoch, by, _frame(chosen_rows), _frame(value_rows), _frame(candidate_rows))
+        rivals = _that_could_win([row for row, _ in described], winner, _best_possible(by, maximal), maximal)
+        if not rivals:
+            samples[tuple(map(shown, key))] = {
+                row["selected"]: Sample.of(_finished(runs, "value"))
+                for row, runs in ranked
+                if not row["lacking"] and row["n"] == winner["n"]
+            }
+        cell = {**winner, **_choice(rows, protocol, maximal), "undecided": "", "leading": ""}
+        if rivals:
+            cell |= _undecided(rivals, winner, metric, maximal, protocol.tuned, len(rows))
+        chosen_rows.append(cell)
+        value_rows += [_value(run) for run in members] if len(rows) == 1 or not rivals else []
+    values = _frame(value_rows)
+    if not value_rows:
+        values = pd.DataFrame(columns=[*dict.fromkeys([*TABLE_KEYS, *protocol.cell, *_OF_RUNS, *protocol.tuned])])
+    return Selection(pulled, metric, epoch, by, _frame(chosen_rows), values, _frame(candidate_rows), samples)
+
+
+def _best_possible(metric: str, maximal: bool) -> float:
+    """The best value that a run could still have: of our own metrics, which are all >= 0, the accuracies <= 1."""
+    if metric not in METRICS:
+        return math.inf if maximal else -math.inf
+    return (1.0 if is_accuracy(metric) else math.inf) if maximal else 0.0
+
+
+def _that_could_win(
+    candidates: Sequence[Mapping[str, Any]], winner: Mapping[str, Any], best: float, maximal: bool
+) -> list[Mapping[str, Any]]:
+    """The candidates, in the order of the spec, that lack a seed and would win if it came out as well as it can."""
+
+    def rank(row: Mapping[str, Any], at: int) -> tuple[int, float, int]:
+        total = math.fsum([*row["scores"], *[best] * row["lacking"]])
+        mean = total / (len(row["scores"]) + row["lacking"]) if row["scores"] or row["lacking"] else math.nan
+        return (*_order(row["lost"], mean, maximal), at)
+
+    ranks = [rank(row, at) for at, row in enumerate(candidates)]
+    if winner["lacking"]:
+        return [row for row in candidates if row["lacking"]]
+    first = next(at for at, row in enumerate(candidates) if row is winner)
+    return [row for at, row in enumerate(candidates) if row["lacking"] and ranks[at] < ranks[first]]
+
+
+def _undecided(
+    rivals: Sequence[Mapping[str, Any]],
+    winner: Mapping[str, Any],
+    metric: str,
+    maximal: bool,
+    tuned: Sequence[str],
+    candidates: int,
+) -> dict[str, Any]:
+    """What a cell says that is undecided; with several candidates it has no mean of one of them."""
+    if candidates == 1:
+        return {"undecided": f"{winner['lacking']} of {winner['seeds']} seeds have no result"}
+    runs = sum(row["lacking"] for row in rivals)
+    leading = [*([] if winner["lacking"] else [winner]), *rivals]
+    leading.sort(key=lambda row: _order(row["lost"], row["score"], maximal))
+    totals = {name: sum(row[name] for row in leading) for name in OUTCOMES}
+    why = ", ".join(f"{totals[name]} {name}" for name in ("failed", "missing") if totals[name])
+    begun = [f"{row['selected']} {_so_far(row, metric)}" for row in leading if row["n"]]
+    more = [f"{len(begun) - MOST_LEADING} more"] if len(begun) > MOST_LEADING else []
+    return {
+        **dict.fromkeys(("mean", "std", "score", "margin", "cap_share"), math.nan),
+        **dict.fromkeys(("n", "scored", "ties", "stalled"), 0),
+        **dict.fromkeys(("selected", "runner_up", "edge"), ""),
+        **dict.fromkeys(tuned),
+        **totals,
+        "undecided": f"{runs} {'run' if runs == 1 else 'runs'} without a result could change the choice ({why})",
+        "leading": "; ".join([*begun[:MOST_LEADING], *more]),
+    }
+
+
+def _so_far(row: Mapping[str, Any], metric: str) -> str:
+    mean = f"{100 * row['mean']:.2f}" if is_accuracy(metric) else shown_number(row["mean"])
+    return f"{mean} ({row['n']}/{row['seeds']})"
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a frame in which a count that some rows lack stays a count."""
+    rows = [{name: value for name, value in row.items() if name not in _OF_CHOICE} for row in rows]
     found = pd.DataFrame(rows)
     for name in found.columns:
         values = [row.get(name) for row in rows]
@@ -167,17 +288,7 @@ def _is_number(pulled: Pulled, name: str) -> bool:
 def _runs(pulled: Pulled, metric: str, epoch: str, by: str, maximal: bool) -> list[dict[str, Any]]:
     """Per run what the choice needs: the fields of its cell, `value` (reported), `score` (chooses)."""
     protocol, runs = pulled.protocol, pulled.runs
-    fields = [
-        *protocol.cell,
-        *protocol.tuned,
-        *TABLE_KEYS,
-        "trial_id",
-        "outcome",
-        "seed",
-        "best_epoch",
-        "numerics",
-        "epoch",
-    ]
+    fields = [*protocol.cell, *protocol.tuned, *TABLE_KEYS, *_OF_RUNS[:-2], "variant"]
     columns = {name: plain(runs[name]) if name in runs else [None] * len(runs) for name in dict.fromkeys(fields)}
     if by == protocol.metric or epoch == "last":
         reported, scored = (plain(runs[f"{epoch}/{name}"]) for name in (metric, by))
@@ -244,47 +355,55 @@ def _finished(members: Sequence[Mapping[str, Any]], column: str) -> list[float]:
     ]
 
 
-def _rank(row: Mapping[str, Any], maximal: bool) -> tuple[int, float]:
-    """Smaller is better: fewer seeds missing, then the mean in the direction of the goal."""
-    score = row["score"]
-    if math.isnan(score):
-        return 0, math.inf
-    return -row["scored"], -score if maximal else score
+def _rank(row: Mapping[str, Any], maximal: bool) -> tuple[bool, int, float]:
+    """Smaller is better: every seed has a result, fewer seeds lost, then the mean in the direction of the goal."""
+    return (row["lacking"] > 0, *_order(row["lost"], row["score"], maximal))
 
 
-def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict[str, Any]:
+def _order(lost: int, mean: float, maximal: bool) -> tuple[int, float]:
+    return lost, math.inf if math.isnan(mean) else -mean if maximal else mean
+
+
+def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds: int) -> dict[str, Any]:
+    """A candidate, of which other candidates of its cell have `seeds` seeds."""
     values, scored = _finished(members, "value"), _finished(members, "score")
+    finished = [run for run in members if run["outcome"] == "finished"]
     outcomes = Counter(run["outcome"] for run in members)
     first = members[0]
     choice = {name: first[name] for name in tuned if first[name] is not None}
-    hidden = ("trial_id", "outcome", "seed", "best_epoch", "numerics", "epoch", "value", "score", *tuned)
+    shares = [run["cap_share"] for run in finished if shown(run["cap_share"]) != "-"]
+    lost = outcomes["diverged"] + outcomes["stopped"]
+    measured = min(len(values), len(scored))
     return {
         **{name: first[name] for name in TABLE_KEYS},
-        **{name: value for name, value in first.items() if name not in (*hidden, *TABLE_KEYS)},
+        **{name: value for name, value in first.items() if name not in (*_OF_RUNS, *tuned, *TABLE_KEYS)},
         **choice,
         "selected": " ".join(f"{name}={value}" for name, value in choice.items()),
-        "seeds": len(members),
+        "seeds": seeds,
         "n": len(values),
         "mean": statistics.fmean(values) if values else math.nan,
         "std": statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan,
         "score": statistics.fmean(scored) if scored else math.nan,
         "scored": len(scored),
+        "scores": scored,
         **{name: outcomes[name] for name in OUTCOMES[:3]},
-        "missing": sum(outcomes[name] for name in _MISSING) + outcomes["finished"] - len(values),
+        "missing": seeds - len(values) - sum(outcomes[name] for name in OUTCOMES[:3]),
+        "stalled": sum(run["stalled"] is True for run in finished),
+        "cap_share": statistics.fmean(shares) if shares else math.nan,
+        "lost": lost,
+        "lacking": seeds - measured - lost,
     }
 
 
-def _choice(ranked: Sequence[Mapping[str, Any]], tuned: Sequence[str], maximal: bool) -> dict[str, Any]:
+def _choice(ranked: Sequence[Mapping[str, Any]], protocol: Protocol, maximal: bool) -> dict[str, Any]:
     """How a cell was decided, from its candidates in the order of their ranks."""
     winner, others = ranked[0], ranked[1:]
-    comparable = [row for row in others if row["scored"]]
+    comparable = [row for row in others if row["scored"] and not row["lacking"]]
     runner_up = comparable[0] if comparable else None
     margin = math.nan
     if runner_up is not None and winner["scored"]:
         margin = (winner["score"] - runner_up["score"]) * (1 if maximal else -1)
-    tried = {name: sorted({row[name] for row in ranked if isinstance(row.get(name), int | float)}) for name in tuned}
-    edge = [name for name, values in tried.items() if len(values) > 1 and winner.get(name) in (values[0], values[-1])]
-    edge = edge if winner["scored"] else []
+    edge = [name for name in protocol.tuned if _is_at_edge(name, winner, ranked, protocol)] if winner["scored"] else []
     return {
         "selected": winner["selected"] if winner["scored"] else "",
         "candidates": len(ranked),
@@ -294,6 +413,20 @@ def _choice(ranked: Sequence[Mapping[str, Any]], tuned: Sequence[str], maximal: 
         "ties": sum(_rank(row, maximal) == _rank(winner, maximal) for row in others) if winner["scored"] else 0,
         "edge": " ".join(edge),
     }
+
+
+def _is_at_edge(
+    name: str, winner: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]], protocol: Protocol
+) -> bool:
+    """Whether a tuned field's chosen value is at an end of its range, or if it has none of what was tried."""
+    chosen = winner.get(name)
+    if not isinstance(chosen, int | float):
+        return False
+    if protocol.ranges:
+        given = protocol.ranges.get((winner["variant"], name))
+        return given is not None and given.is_at_end(chosen)
+    tried = sorted({row[name] for row in candidates if isinstance(row.get(name), int | float)})
+    return len(tried) > 1 and chosen in (tried[0], tried[-1])
 
 
 def _value(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,131 +1,193 @@
-"""Whether a difference of means is more than chance, and how sure a mean is. Pure: values in, numbers out.
+"""How sure a mean is, and whether a difference of means is more than chance. Pure: values in, numbers out.
 
-With n = 3 little can be shown: the paired t test, which trusts that differences are normal, needs a mean difference of
-2.48 times their standard deviation for p < 0.05, and no test without that trust can come below p = 0.25 (one of 8 ways
-to choose the signs of three differences, two-sided).
+docs/analysis.md has the rule in formulas. Student's t with Welch's variance was chosen by simulation in worlds of known
+truth (`tests/test_worlds.py`): a variance pooled over cells shows more at n = 3, and claims differences that are not
+there where cells differ in spread.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy import special
 
 LEVEL: Final = 0.05
-RESAMPLES: Final = 9_999
-BATCH: Final = 500
 SMALLEST: Final = 1e-4
-FEW: Final = 6
-"""Below so many pairs no test of signs can reach p < 0.05: 2 / 2**5 = 0.0625."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """`difference` of two means, with the two-sided p value of the null hypothesis that there is none."""
+class Sample(NamedTuple):
+    """The values of one candidate, as much as a test needs: mean, sample std (ddof = 1) and how many."""
 
-    difference: float
-    p: float  # NaN where nothing can be tested
-    test: str  # `paired t`, `Welch t`, or why there is none
-    n: int  # pairs, or the smaller number of values
+    mean: float
+    std: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Collection[float]) -> Sample:
+        """Of values in any order; std is NaN for n = 1, and both are for n = 0."""
+        n = len(values)
+        array = np.array(sorted(values), dtype=float)
+        return cls(float(array.mean()) if n else math.nan, float(array.std(ddof=1)) if n > 1 else math.nan, n)
+
+
+Candidates = Sequence[Sample]
+"""The candidates of one cell; the first is the chosen one."""
+
+
+class Difference(NamedTuple):
+    """An estimated difference of means, its 95 % interval, and p values of the hypotheses that it is none."""
+
+    estimate: float
+    low: float
+    high: float
+    p_above: float  # of its being above 0; NaN if nothing can be tested
+    p_below: float  # of its being below 0
+    n: int  # the smallest number of values behind one of its means
+    reason: str = ""  # why nothing can be tested
 
     @property
-    def is_shown(self) -> bool:
-        """Whether the difference is more than chance, at the level 0.05."""
-        return self.p < LEVEL
+    def p(self) -> float:
+        """Two-sided: the chance of either statement, while neither is true, is at most the level."""
+        return self.p_above if math.isnan(self.p_above) else min(1.0, self.p_above, self.p_below)
 
     @property
-    def p_text(self) -> str:
-        """`p = 0.21`, or `p < 0.0001`; empty where nothing can be tested."""
-        if math.isnan(self.p):
-            return ""
-        return f"p = {self.p:.2g}" if self.p >= SMALLEST else f"p < {SMALLEST:g}"
+    def is_above(self) -> bool:
+        """Which of the two statements would be made."""
+        return self.p_above < self.p_below
 
-    @property
-    def limit(self) -> str:
-        """What so few values cannot show, empty where there are enough."""
-        if self.n < 2:
-            return "one seed shows no spread: nothing can be tested"
-        if self.n < FEW:
-            least = 2 / 2**self.n
-            return (
-                f"n = {self.n}: the t test trusts that differences are normal; "
-                f"without that trust no test of {self.n} pairs comes below p = {least:.3g}"
-            )
+
+def untested(reason: str, estimate: float = math.nan, n: int = 0) -> Difference:
+    """A difference of which nothing can be said, and why."""
+    return Difference(estimate, math.nan, math.nan, math.nan, math.nan, n, reason)
+
+
+def p_text(p: float) -> str:
+    """`p = 0.21`, or `p < 0.0001`; empty if nothing could be tested."""
+    if math.isnan(p):
         return ""
+    return f"p = {p:.2g}" if p >= SMALLEST else f"p < {SMALLEST:g}"
 
 
-def compare_means(first: Mapping[int, float], second: Mapping[int, float]) -> Comparison:
-    """Mean of `first` minus that of `second`, both by seed.
+def difference(plus: Sequence[Candidates], minus: Sequence[Candidates], level: float = LEVEL) -> Difference:
+    r"""The sum of the means of the cells `plus` less that of the cells `minus`, each by its best candidate.
 
-    Where both have the same seeds the t test is paired over them (as `scipy.stats.ttest_rel`: a seed gives both
-    the same initial weights and mini-batches), else it is Welch's (as `ttest_ind` with `equal_var=False`).
+    The difference of two cells is `difference([a], [b])`. With s^2 and n of each mean,
+
+        t = estimate / sqrt(sum s^2 / n),   degrees of freedom after Welch and Satterthwaite.
+
+    The best of several candidates is too good by chance. So `plus` is above `minus` only if its chosen candidate is
+    above *every* candidate of `minus`, and for the choice among k candidates of `plus`, against m of `minus`, the
+    one-sided p value counts max(k, 1 + k/m) times; the other direction likewise, max(m, 1 + m/k) times. The two
+    factors share the level: with one candidate each they are 2 and 2, a two-sided test. `low` and `high` are the
+    differences that the same rule does not exclude at `level`. If cells add up, k and m count combinations.
+
+    Nothing can be tested if a mean has one value, or if no value differs from another: a few rounded accuracies that
+    are all the same are no proof that their spread is zero.
     """
-    a, b = list(first.values()), list(second.values())
-    n = min(len(a), len(b))
-    if not n:
-        return Comparison(math.nan, math.nan, "no value", 0)
-    difference = float(np.mean(a) - np.mean(b))
+    above, below = (list(itertools.product(*cells)) for cells in (plus, minus))
+    estimate = _total(above[0]) - _total(below[0])
+    n = min(sample.n for sample in (*above[0], *below[0]))
     if n < 2:
-        return Comparison(difference, math.nan, "n = 1", n)
-    if first.keys() == second.keys():
-        seeds = sorted(first, key=str)
-        pairs = np.array([[first[seed], second[seed]] for seed in seeds])
-        gaps = pairs[:, 0] - pairs[:, 1]
-        if np.ptp(gaps) <= 4 * np.finfo(float).eps * np.abs(pairs).max():
-            return _without_spread(difference, n)
-        t = float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(n)))
-        return Comparison(difference, _two_sided(t, n - 1), "paired t", n)
-    if np.ptp(a) == 0 and np.ptp(b) == 0:
-        return _without_spread(difference, n)
-    ours, theirs = float(np.var(a, ddof=1)) / len(a), float(np.var(b, ddof=1)) / len(b)
-    freedom = (ours + theirs) ** 2 / (ours**2 / (len(a) - 1) + theirs**2 / (len(b) - 1))
-    return Comparison(difference, _two_sided(difference / math.sqrt(ours + theirs), freedom), "Welch t", n)
+        return untested("no value" if n == 0 else "n = 1", estimate, n)
+    k, m = len(above), len(below)
+    p_above, low = _one_sided(above[0], below, max(k, 1 + k / m), level)
+    p_below, high = _one_sided(below[0], above, max(m, 1 + m / k), level)
+    if math.isnan(p_above) or math.isnan(p_below):
+        return untested("no spread", estimate, n)
+    return Difference(estimate, low, -high, p_above, p_below, n)
 
 
-def _without_spread(difference: float, n: int) -> Comparison:
-    """A few rounded accuracies may differ all by the same: that is no proof that their spread is zero."""
-    if abs(difference) < 1e-15:
-        return Comparison(0.0, 1.0, "paired t", n)
-    return Comparison(difference, math.nan, "every difference is the same", n)
+def _total(samples: Sequence[Sample]) -> float:
+    return math.fsum(sample.mean for sample in samples)
 
 
-def _two_sided(t: float, freedom: float) -> float:
-    """The p value of Student's t; `scipy.stats`, with the same answers, takes 0.6 s to import."""
-    return float(2 * special.stdtr(freedom, -abs(t)))
+def _one_sided(
+    chosen: Sequence[Sample], others: Sequence[Sequence[Sample]], factor: float, level: float
+) -> tuple[float, float]:
+    """The p value of `chosen` being above all `others`, times `factor`; and by how much it is at least above them."""
+    gaps = np.array([_total(chosen) - _total(other) for other in others])
+    parts = np.array([[(s.std**2 / s.n, s.n - 1) for s in (*chosen, *other)] for other in others])
+    variances = parts[..., 0]
+    errors = np.sqrt(variances.sum(axis=1))
+    largest = max(abs(sample.mean) for samples in (chosen, *others) for sample in samples)
+    if not (errors > 4 * np.finfo(float).eps * largest).all():
+        return math.nan, math.nan
+    freedom = variances.sum(axis=1) ** 2 / (variances**2 / parts[..., 1]).sum(axis=1)
+    p = special.stdtr(freedom, -gaps / errors).max()
+    reach = special.stdtrit(freedom, 1 - level / factor) * errors
+    return float(min(1.0, factor * p)), float((gaps - reach).min())
 
 
-def bootstrap_intervals(
-    groups: Sequence[Sequence[float]], *, confidence: float = 0.95, seed: int = 0
-) -> list[tuple[float, float]]:
-    """The percentile bootstrap interval of each group's mean, (NaN, NaN) for fewer than two values.
+def compare_means(
+    first: Collection[float] | Mapping[object, float], second: Collection[float] | Mapping[object, float]
+) -> Difference:
+    """The mean of `first` less that of `second`: values, or values by seed. See `difference`.
 
-    From a generator of its own, so that the same values give the same interval in whatever order the groups come.
+    Not paired over seeds: a seed gives both the same weights and mini-batches, but after a few steps little of that is
+    left (the correlation within seeds is 0.09 on the quickstart), and pairs cost half the degrees of freedom.
     """
-    from scipy import stats
-
-    found = [(math.nan, math.nan)] * len(groups)
-    by_size: dict[int, list[int]] = {}
-    for at, group in enumerate(groups):
-        by_size.setdefault(len(group), []).append(at)
-    for size, places in by_size.items():
-        if size < 2:
-            continue
-        values = np.sort(np.array([groups[at] for at in places], dtype=float), axis=1)
-        drawn = stats.bootstrap(
-            (values,), np.mean, axis=1, method="percentile", confidence_level=confidence,
-            n_resamples=RESAMPLES, batch=BATCH, rng=np.random.default_rng(seed),
-        )  # fmt: skip
-        low, high = drawn.confidence_interval
-        for at, interval in zip(places, zip(low, high, strict=True), strict=True):
-            found[at] = (float(interval[0]), float(interval[1]))
-    return found
+    one, other = (Sample.of(list(v.values()) if isinstance(v, Mapping) else v) for v in (first, second))
+    return difference([[one]], [[other]])
 
 
-def z_score(mean: float, std: float, n: int, other: float, other_std: float, other_n: int) -> float:
-    """(mean - other) / sqrt(std^2 / n + other_std^2 / other_n); NaN where that is not defined."""
-    variance = std**2 / n + other_std**2 / other_n if n and other_n else math.nan
-    return (mean - other) / math.sqrt(variance) if variance > 0 else math.nan
+def mean_interval(sample: Sample, candidates: int = 1, level: float = LEVEL) -> tuple[float, float]:
+    r"""Student's interval of a mean, (NaN, NaN) for fewer than two values.
+
+    mean - t(1 - level / (1 + k)) s / sqrt(n)  to  mean + t(1 - level k / (1 + k)) s / sqrt(n), n - 1 degrees of freedom
+
+    for the best of k `candidates`: with k = 1 the usual interval, with more a longer way down, because the mean of the
+    best is too good by chance. It is `difference` against a number that is known.
+    """
+    if sample.n < 2:
+        return math.nan, math.nan
+    error = sample.std / math.sqrt(sample.n)
+    down, up = special.stdtrit(sample.n - 1, [1 - level / (1 + candidates), 1 - level * candidates / (1 + candidates)])
+    return sample.mean - float(down) * error, sample.mean + float(up) * error
+
+
+def more_diverged(one: tuple[int, int], other: tuple[int, int]) -> Difference:
+    """Whether `one` of two cells, of which at least one has no finished seed, diverges less: Fisher's exact test.
+
+    Each is (finished seeds, lost seeds). p = C(f, a) / C(f + l, a): of all ways to deal out f finished and l lost seeds
+    the share that gives a cell of a seeds none of the lost ones (or none of the others); counted twice, for two sides.
+    Three that finished against three that diverged come to p = 0.1.
+    """
+    finished, lost = one[0] + other[0], one[1] + other[1]
+    if not finished:
+        return untested("all seeds of both diverged")
+    dead = one if not one[0] else other
+    p = min(1.0, 2 * math.comb(lost, sum(dead)) / math.comb(finished + lost, sum(dead)))
+    above, below = (1.0, p) if dead is one else (p, 1.0)
+    return Difference(math.nan, math.nan, math.nan, above, below, min(sum(one), sum(other)))
+
+
+def rarer(count: int, of: int, share: float) -> Difference:
+    """Whether a share, of which `count` of `of` were seen, is below `share` (`p_above`) or above it: exact, binomial.
+
+    `low` and `high` are the interval of Clopper and Pearson, `estimate` the share that was seen.
+    """
+    if not of:
+        return untested("no value")
+    below = min(1.0, 2 * float(special.bdtr(count, of, share)))
+    above = min(1.0, 2 * float(special.bdtrc(count - 1, of, share))) if count else 1.0
+    low = float(special.betaincinv(count, of - count + 1, LEVEL / 2)) if count else 0.0
+    high = float(special.betaincinv(count + 1, of - count, 1 - LEVEL / 2)) if count < of else 1.0
+    return Difference(count / of, low, high, below, above, of)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p values: with i smaller ones among c, (c - i) p, never less than that of a smaller one.
+
+    The chance of any false statement among those below a level is then at most that level. NaN, for what could not be
+    tested, stays and is not counted.
+    """
+    order = sorted((at for at, p in enumerate(p_values) if not math.isnan(p)), key=lambda at: p_values[at])
+    adjusted, least = [math.nan] * len(p_values), 0.0
+    for rank, at in enumerate(order):
+        least = max(least, min(1.0, (len(order) - rank) * p_values[at]))
+        adjusted[at] = least
+    return adjusted

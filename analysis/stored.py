@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.cache import EMPTY, Cache, Cached
-from analysis.frames import Protocol, Pulled, empty_history, frame, joined, runs_of, scores, typed
+from analysis.frames import Protocol, Pulled, Range, empty_history, frame, joined, runs_of, scores, typed
 from sweeps.expand import SweepTrial
 from sweeps.files import StoreError
 from sweeps.plan import FINAL, TrialState
@@ -21,6 +21,8 @@ from trainer.config import TrialConfig
 
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
 PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image")
+COLUMNS: Final = "2"
+"""Which columns a cache of a Store has: another number where a version adds or renames some."""
 _CHUNK: Final = 500
 
 
@@ -29,7 +31,28 @@ def protocol_of(spec: SweepSpec, source: str) -> Protocol:
     names: dict[str, None] = {}
     for trial in spec.trials:
         names |= dict.fromkeys(trial.family.cell_names)
-    return Protocol(spec.name, spec.metric.name, spec.metric.goal, tuple(names), tuple(spec.tuned), spec.text, source)
+    metric, tuned = spec.metric, tuple(spec.tuned)
+    ranges = {} if spec.method == "grid" else _ranges(spec)
+    return Protocol(spec.name, metric.name, metric.goal, tuple(names), tuned, spec.text, source, ranges=ranges)
+
+
+def _ranges(spec: SweepSpec) -> dict[tuple[int, str], Range]:
+    """What the tuned parameters of a search are drawn from."""
+    found = {}
+    for variant, space in enumerate(spec.space):
+        for name in spec.tuned:
+            ends = space[name].ends if name in space else None
+            if ends is not None:
+                kind = space[name].kind
+                found[variant, name] = Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
+    return found
+
+
+def with_variants(runs: pa.Table, spec: SweepSpec, protocol: Protocol) -> pa.Table:
+    """The runs with the variant of each, where its ranges are needed."""
+    if not protocol.ranges:
+        return runs
+    return runs.append_column("variant", pa.array([trial.family.variant for trial in spec.trials], pa.int64()))
 
 
 def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
@@ -43,13 +66,15 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
         old = keeper.load() if keeper else EMPTY
+        if old.said("columns") != COLUMNS:
+            old = EMPTY  # of an older version
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
         known = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
         states = store.states(spec, known=known, records=records)
         same = _same(old, stamps)
         changed = [trial for trial in spec.trials if trial.trial_id not in same]
-        said = {"metric": protocol.metric, "goal": protocol.goal}
+        said = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
         is_scored = all(old.said(key) == value for key, value in said.items())
         found = old
         if changed or runs_of(old.runs) != ids or not is_scored:
@@ -64,13 +89,13 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
     shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     sweep = pa.array([spec.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", sweep).add_column(2, "outcome", outcomes)
-    return Pulled(protocol, frame(shown), found.history)
+    return Pulled(protocol, frame(with_variants(shown, spec, protocol)), found.history)
 
 
 def _scored(runs: pa.Table, history: pa.Table, protocol: Protocol) -> pa.Table:
     """The runs with what they scored, before their records."""
     fresh = scores(history, runs["rows"].to_pylist(), runs["recorded"].to_pylist(), protocol)
-    plain = [name for name in runs.column_names if not name.startswith(("best/", "last/", "best_epoch"))]
+    plain = [name for name in runs.column_names if name not in fresh]
     head = plain.index("width")
     return pa.table({n: runs[n] for n in plain[:head]} | fresh | {n: runs[n] for n in plain[head:]})
 

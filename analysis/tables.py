@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
 from analysis.frames import plain
 from analysis.select import TABLE_KEYS, Selection, shown
-from analysis.stats import Comparison, compare_means
+from analysis.stats import LEVEL, Difference, holm, p_text, untested
 from trainer.history import is_accuracy, shown_number
 from trainer.registry import UserError, expected
 
@@ -26,7 +27,7 @@ PUBLISHED_COLUMNS: Final = (
     "test_accuracy_std",
     "table",
 )
-COUNTS: Final = ("diverged", "failed", "stopped", "missing")
+COUNTS: Final = ("diverged", "failed", "stopped", "missing", "stalled")
 Show = Callable[[Mapping[Any, Any], bool], str]
 
 
@@ -110,36 +111,25 @@ def mean_std_table(
 ) -> pd.DataFrame:
     """The table as a frame of text: an index level per field of `by` and `rows`, a column level per field of `cols`.
 
-    `cells` are those of one table (`subtables`), by default all. Each entry is `show(cell, best)`, by default
-    `98.31 +- 0.42 (2/3, 1 diverged)`; `best` marks the best mean of its row. `selection.cells` has the numbers.
+    `cells` are those of one table (`subtables`), by default all. Each entry is `show(cell, marked)`, by default
+    `98.31 +- 0.42 (2/3, 1 diverged)`; `marked` is the best of a row and whatever cannot be told from it, see
+    `row_verdicts`. `selection.cells` has the numbers.
     """
     layout = Layout.of(selection, rows, cols, by)
     down = layout.rows if cells is not None else (*layout.by, *layout.rows)
     write: Show = show or (lambda cell, _: cell_text(cell, selection.metric))
     shown = selection.cells if cells is None else cells
-    records = shown.to_dict("records")
-    best = _best_of_rows(records, down, selection)
+    marked = {key for verdict in row_verdicts(selection, shown, replace(layout, rows=down)) for key in verdict.marked}
     found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    records = shown.to_dict("records")
     for cell in records:
         row, column = _key(cell, down), _key(cell, layout.cols)
         entries = found.setdefault(row, {})
         assert column not in entries, "a table has one cell per row and column"
-        entries[column] = write(cell, cell["n"] > 0 and cell["mean"] == best.get(row))
+        entries[column] = write(cell, selection.key(cell) in marked)
     columns = list(dict.fromkeys(_key(cell, layout.cols) for cell in records))
     data = [[entries.get(column, "-") for column in columns] for entries in found.values()]
     return pd.DataFrame(data, index=_index(list(found), down), columns=_index(columns, layout.cols))
-
-
-def _best_of_rows(records: Sequence[Mapping[Any, Any]], down: Sequence[str], selection: Selection) -> dict[Any, float]:
-    found: dict[Any, float] = {}
-    if selection.is_maximal is None:
-        return found
-    pick = max if selection.is_maximal else min
-    for cell in records:
-        if cell["n"]:
-            key = _key(cell, down)
-            found[key] = pick(found.get(key, cell["mean"]), cell["mean"])
-    return found
 
 
 def _index(keys: Sequence[tuple[str, ...]], names: Sequence[str]) -> pd.Index:
@@ -153,23 +143,25 @@ def _key(cell: Mapping[Any, Any], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
-    """`98.31 +- 0.42 (2/3, 1 diverged)`; without the parenthesis where every seed has finished."""
+    """`98.31 +- 0.42 (2/3, 1 diverged)`; without the parenthesis if every seed has finished and moved to the end."""
     seeds, n = cell["seeds"], cell["n"]
     notes = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
+    if cell.get("undecided") and cell["candidates"] > 1:
+        return f"undecided: {cell['leading'] or ', '.join(notes)}"
     if not n:
         return f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(notes)}"
     text = number(cell["mean"], metric)
     if not math.isnan(cell["std"]):
         text += f" +- {number(cell['std'], metric)}"
-    if n < seeds:
+    if n < seeds or notes:
         return f"{text} ({n}/{seeds}{''.join(f', {note}' for note in notes)})"
     return text if n > 1 else f"{text} (n = 1)"
 
 
 def with_interval(selection: Selection, cell: Mapping[Any, Any]) -> str:
-    """`cell_text` with the bootstrap interval of the mean: `98.31 +- 0.42 [97.90, 98.70]`."""
+    """`cell_text` with Student's interval of the mean: `98.31 +- 0.42 [97.27, 99.35]`."""
     text = cell_text(cell, selection.metric)
-    low, high = selection.intervals.get(selection.key(cell), (math.nan, math.nan))
+    low, high = selection.interval(cell)
     if math.isnan(low):
         return text
     value, space, note = text.partition(" (")
@@ -196,54 +188,101 @@ def caption(selection: Selection) -> str:
 
 @dataclass(frozen=True)
 class RowVerdict:
-    """The best cell of a table's row against the runner-up."""
+    """The best cell of a table's row against the runner-up, and which cells cannot be told from the best."""
 
     row: tuple[str, ...]
     best: str
     runner_up: str
-    comparison: Comparison
+    difference: Difference  # of the two, in the direction in which more is better
+    p: float  # after Holm over all pairs of cells that share a row of the table
+    marked: tuple[tuple[str, ...], ...] = ()  # `Selection.key` of the best and of all that cannot be told from it
+    undecided: str = ""  # the undecided cells, because of which the row has no verdict
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the difference is more than chance, at the level 0.05 for the whole table."""
+        return self.p < LEVEL
 
     def text(self, names: Sequence[str], metric: str) -> str:
-        """`rho 0.1: polyak over constant by 0.28, paired t p = 0.21 (n = 3): not shown`."""
-        found = self.comparison
-        tested = f", {found.test} {found.p_text} (n = {found.n})" if found.p_text else f" ({found.test})"
-        verdict = "" if math.isnan(found.p) else ": shown" if found.is_shown else ": not shown"
+        """`rho 0.1: polyak over constant by 0.28 [-0.40, 0.96], p = 0.21 (n = 3): not shown`."""
         where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
-        gap = number(abs(found.difference), metric)
-        return f"{where}: {self.best} over {self.runner_up} by {gap}{tested}{verdict}".removeprefix(": ")
+        if self.undecided:
+            return f"{where}: no verdict: undecided is {self.undecided}".removeprefix(": ")
+        found = self.difference
+        gap = number(found.estimate, metric)
+        if math.isnan(self.p):
+            rest = f"{gap} ({found.reason}): not shown"
+        else:
+            interval = f"[{number(found.low, metric)}, {number(found.high, metric)}]"
+            rest = f"{gap} {interval}, {p_text(self.p)} (n = {found.n}): {'shown' if self.is_shown else 'not shown'}"
+        return f"{where}: {self.best} over {self.runner_up} by {rest}".removeprefix(": ")
 
 
 def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | None = None) -> list[RowVerdict]:
-    """Of each row with two cells or more that have a mean, the best against the runner-up, over their seeds."""
+    """Of each row with two cells or more, the best against the runner-up, over their seeds.
+
+    Every pair of cells that share a row is tested (`Selection.difference`), and the p values are Holm's over all pairs
+    of the table: at most one table in twenty tells any two cells apart that are equal. A row with an undecided cell has
+    no verdict and no mark.
+    """
     layout = layout or Layout.of(selection)
-    by_row: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
-    for cell in cells.to_dict("records"):
-        if cell["n"]:
-            by_row.setdefault(_key(cell, layout.rows), []).append(cell)
-    values = selection.by_seed
     if selection.is_maximal is None:
         return []
+    by_row: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
+    for cell in cells.to_dict("records"):
+        by_row.setdefault(_key(cell, layout.rows), []).append(cell)
     sign = 1 if selection.is_maximal else -1
-    found = []
-    for row, members in by_row.items():
-        first, *others = sorted(members, key=lambda cell: -sign * cell["mean"])
-        if others:
-            best, second = (values[selection.key(cell)] for cell in (first, others[0]))
-            names = [" ".join(_key(cell, layout.cols)) for cell in (first, others[0])]
-            found.append(RowVerdict(row, names[0], names[1], compare_means(best, second)))
-    return found
+    ranked = {
+        row: sorted(members, key=lambda cell: (not cell["n"], -sign * cell["mean"]))
+        for row, members in by_row.items()
+        if len(members) > 1
+    }
+    undecided = {
+        row: ", ".join(_name(cell, layout.cols) for cell in members if cell["undecided"])
+        for row, members in ranked.items()
+    }
+    pairs = [
+        (row, a, b, selection.difference([members[a]], [members[b]]))
+        for row, members in ranked.items()
+        if not undecided[row]
+        for a, b in itertools.combinations(range(len(members)), 2)
+    ]
+    adjusted = holm([found.p for *_, found in pairs])
+    against = {(row, b): (found, p) for (row, a, b, found), p in zip(pairs, adjusted, strict=True) if a == 0}
+    verdicts = []
+    for row, members in ranked.items():
+        names = [_name(cell, layout.cols) for cell in members]
+        if undecided[row]:
+            verdicts.append(RowVerdict(row, "", "", untested("undecided"), math.nan, undecided=undecided[row]))
+        elif members[1]["n"]:
+            told = {b for b in range(1, len(members)) if against[row, b][1] < LEVEL}
+            marked = tuple(selection.key(cell) for b, cell in enumerate(members) if cell["n"] and b not in told)
+            verdicts.append(RowVerdict(row, names[0], names[1], *against[row, 1], marked))
+        elif members[0]["n"]:
+            verdicts.append(RowVerdict(row, names[0], names[1], *against[row, 1], (selection.key(members[0]),)))
+    return verdicts
+
+
+def _name(cell: Mapping[Any, Any], cols: Sequence[str]) -> str:
+    return " ".join(_key(cell, cols))
 
 
 def long_table(selection: Selection) -> pd.DataFrame:
-    """One row per cell: the columns of the published tables, then n, counts, the choice and its budget, intervals."""
+    """One row per cell: the columns of the published tables, then n, counts, the choice and its budget, intervals.
+
+    The mean and std of a test accuracy are named as in the published tables, those of any other metric `mean` and
+    `std`. `missing` counts every seed without a result: failed, stopped or missing.
+    """
     scale = 100 if is_accuracy(selection.metric) else 1
+    is_test = selection.metric in ("test/top1", "test/top5")
+    mean, std = ("test_accuracy_mean", "test_accuracy_std") if is_test else ("mean", "std")
     runs = selection.pulled.runs
     fixed = {
         name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
     }
     rows = []
     for cell in selection.cells.to_dict("records"):
-        interval = selection.intervals.get(selection.key(cell), (math.nan, math.nan))
+        interval = selection.interval(cell)
         row = {
             "optimizer": cell.get("optimizer", fixed["optimizer"]),
             "model": cell.get("model", fixed["model"]),
@@ -251,12 +290,12 @@ def long_table(selection: Selection) -> pd.DataFrame:
             "weight_decay": cell.get("weight_decay", fixed["weight_decay"]),
             "rho": cell["rho"],
             "scheduler": cell["scheduler"],
-            "test_accuracy_mean": cell["mean"] * scale,
-            "test_accuracy_std": cell["std"] * scale,
+            mean: cell["mean"] * scale,
+            std: cell["std"] * scale,
             "table": selection.pulled.protocol.name,
             "n": cell["n"],
             "diverged": cell["diverged"],
-            "missing": cell["seeds"] - cell["n"] - cell["diverged"],
+            "missing": cell["failed"] + cell["stopped"] + cell["missing"],
             "selected": cell["selected"],
             "metric": selection.metric,
             "epoch": selection.epoch,
@@ -269,6 +308,10 @@ def long_table(selection: Selection) -> pd.DataFrame:
             "edge": cell["edge"],
             "ci_low": interval[0] * scale,
             "ci_high": interval[1] * scale,
+            "stalled": cell["stalled"],
+            "cap_share": cell["cap_share"],
+            "undecided": cell["undecided"],
+            "leading": cell["leading"],
         }
         extra = {name: cell[name] for name in selection.varying if name not in (*row, "task")}
         rows.append({**row, **extra})

@@ -1,42 +1,59 @@
-"""The claims of the paper about its tables, and what our runs say of each: it holds, fails, or cannot be told. Pure."""
+"""The claims of the paper about its tables, and what our runs say of each. Pure; docs/analysis.md has the rule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import Selection, shown
-from analysis.stats import Comparison, compare_means
+from analysis.select import Selection
+from analysis.stats import LEVEL, Difference, difference, holm, p_text, rarer, untested
 
-HOLDS, FAILS, FEW = "holds", "fails", "not enough runs"
+HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS = "holds", "fails", "not shown", "undecided", "no runs"
+VERDICTS: Final = (HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS)
 TUNED_LR: Final = 0.1
+RARE: Final = 0.05
+"""The share of a trial's steps, and the share of trials, up to which the safeguard is rarely active."""
+
+BEST = "Polyak is the best of its row"
+FALLS_OFF = "cosine falls off at the largest radius"
+DROPS_LESS = "Polyak drops less than cosine from the smallest to the largest radius"
+STEP_SIZE = f"{TUNED_LR} is the best constant step size at every radius"
+SAFEGUARD = "the safeguard is rarely active"
+
+Key = tuple[Any, ...]
+"""What identifies a published cell: optimizer, model, dataset, weight_decay, rho, scheduler."""
+Cell = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Our cells of one reading of the published ones, by the key of the published cell that each stands beside."""
+
+    reading: str
+    selection: Selection
+    cells: Mapping[Key, Cell]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about one place of the tables, and what our runs say of it, by metric."""
+    """A claim about one place of the tables, and what our runs say of it in one reading."""
 
     claim: str
     where: str
-    published: str  # `yes` or `no`: whether the published means themselves say so
-    verdicts: Mapping[str, str]
-    details: Mapping[str, str]
-    has_runs: bool  # whether a seed of any of its cells has ended here
-
-    @property
-    def overall(self) -> str:
-        """Holds only where it does for every metric, and fails where it fails for any."""
-        found = set(self.verdicts.values())
-        if FAILS in found:
-            return FAILS
-        return HOLDS if found == {HOLDS} and len(self.verdicts) > 1 else FEW  # never on top-1 or top-5 alone
+    dataset: str  # of the place
+    reading: str
+    published: str  # `yes` or `no`: whether the published means themselves say so; `-` if they cannot
+    found: Difference  # above 0 if the claim is true
+    tested: tuple[Any, ...]  # the cells behind it: readings that share them are one test
+    verdict: str = NOT_SHOWN
+    detail: str = ""
 
 
-def cell_key(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
+def cell_key(cell: Cell) -> Key:
     """What identifies a published cell: optimizer, model, dataset, weight_decay, rho, scheduler."""
     numbers = [
         None if cell[name] is None or pd.isna(cell[name]) else float(cell[name]) for name in ("weight_decay", "rho")
@@ -44,169 +61,153 @@ def cell_key(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
     return (cell["optimizer"], cell["model"], cell["dataset"], *numbers, cell["scheduler"])
 
 
-@dataclass(frozen=True)
-class _Ours:
-    """Our cells of one metric."""
+def claims_of(published: Sequence[Cell], sides: Mapping[str, Sequence[Side]]) -> list[Claim]:
+    """Every claim at every place of the published tables in each reading; `sides` by the dataset of the place.
 
-    selection: Selection
-    cells: Mapping[tuple[Any, ...], Mapping[Any, Any]]
-
-    def values(self, key: tuple[Any, ...]) -> dict[Any, float]:
-        cell = self.cells.get(key)
-        return {} if cell is None else self.selection.by_seed.get(self.selection.key(cell), {})
-
-    def tried(self, key: tuple[Any, ...], name: str) -> set[float]:
-        """The values of a tuned field among the candidates of a cell."""
-        cell, candidates = self.cells.get(key), self.selection.candidates
-        if cell is None or name not in candidates:
-            return set()
-        own = self.selection.key(cell)
-        rows = candidates[["rho", "scheduler", *self.selection.varying, name]].to_dict("records")
-        return {float(row[name]) for row in rows if shown(row[name]) != "-" and self.selection.key(row) == own}
-
-    def is_lost(self, key: tuple[Any, ...]) -> bool:
-        """Whether every seed of a cell has diverged."""
-        cell = self.cells.get(key)
-        return cell is not None and not cell["n"] and cell["diverged"] == cell["seeds"]
+    The p values of a claim are Holm's over its rows in all readings, so that the chance that any of its verdicts is
+    false is at most 5 %.
+    """
+    printed = {cell_key(cell): float(cell["test_accuracy_mean"]) for cell in published}
+    claims = [
+        claim
+        for key in dict.fromkeys(key[:5] for key in printed)
+        for side in sides[key[2]]
+        for claim in _of_row(key, printed, side)
+    ]
+    for table in dict.fromkeys(key[:4] for key in printed):
+        for side in sides[table[2]]:
+            claims += _of_table(table, printed, side)
+    claims += _safeguards(printed, [side for group in sides.values() for side in group])
+    return [
+        judged for name in (BEST, FALLS_OFF, DROPS_LESS, STEP_SIZE, SAFEGUARD)
+        for judged in _judged([claim for claim in claims if claim.claim == name])
+    ]  # fmt: skip
 
 
-def verdict(found: Comparison) -> str:
-    """`holds` where the difference is positive and shown at the level 0.05, `fails` where negative and shown."""
-    if not found.is_shown:
-        return FEW
-    return HOLDS if found.difference > 0 else FAILS
+def _judged(claims: Sequence[Claim]) -> Iterator[Claim]:
+    """The rows of one claim with their verdicts."""
+    tests = {claim.tested: claim.found.p for claim in claims}
+    adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
+    for claim in claims:
+        found, p = claim.found, adjusted[claim.tested]
+        if found.reason in (UNDECIDED, NO_RUNS):
+            yield replace(claim, verdict=found.reason, detail=claim.detail)
+            continue
+        verdict = NOT_SHOWN if not p < LEVEL else HOLDS if found.is_above else FAILS
+        yield replace(claim, verdict=verdict, detail=_detail(claim, p))
 
 
-def claims_of(
-    theirs: Sequence[Mapping[Any, Any]],
-    ours: Mapping[str, Mapping[tuple[Any, ...], Mapping[Any, Any]]],
-    selections: Mapping[str, Selection],
-) -> list[Claim]:
-    """Every claim at every place of the published tables; `ours` by metric and by `cell_key`."""
-    printed = {cell_key(cell): float(cell["test_accuracy_mean"]) for cell in theirs}
-    sides = {name: _Ours(selections[name], cells) for name, cells in ours.items()}
-    rows = list(dict.fromkeys(key[:5] for key in printed))
-    tables = list(dict.fromkeys(key[:4] for key in printed))
-    claims = []
-    for row in rows:
-        rivals = [key for key in printed if key[:5] == row and key[5] != "polyak"]
-        if (*row, "polyak") in printed and rivals:
-            claims.append(_best_in_row(row, rivals, printed, sides))
-    for table in tables:
-        radii = sorted({key[4] for key in printed if key[:4] == table})
-        ends = (radii[0], radii[-1])
-        has = {s: all((*table, rho, s) in printed for rho in ends) for s in ("cosine", "polyak", "constant")}
-        if ends[0] != ends[1] and has["cosine"]:
-            claims.append(_falls_off(table, ends, printed, sides))
-            if has["polyak"]:
-                claims.append(_holds_up(table, ends, printed, sides))
-        if has["constant"]:
-            claims.append(_step_size(table, radii, sides))
-    return claims
+def _detail(claim: Claim, p: float) -> str:
+    found = claim.found
+    percent = {name: f"{100 * getattr(found, name):+.2f}" for name in ("estimate", "low", "high")}
+    if claim.claim == SAFEGUARD:
+        percent = {name: value.removeprefix("+") for name, value in percent.items()}
+    numbers = "" if math.isnan(found.estimate) else percent["estimate"]
+    if not math.isnan(found.low):
+        numbers += f" [{percent['low']}, {percent['high']}]"
+    tested = found.reason or f"{p_text(p)}, n = {found.n}"
+    return "; ".join(part for part in (claim.detail, ", ".join(part for part in (numbers, tested) if part)) if part)
 
 
 def _claim(
-    claim: str,
-    keys: Sequence[tuple[Any, ...]],
+    name: str,
+    side: Side,
+    keys: Sequence[Key],
     length: int,
-    published: bool | None,
-    found: Mapping[str, tuple[str, str]],
-    sides: Mapping[str, _Ours],
+    said: bool | None,
+    test: Callable[[list[Cell]], Difference],
 ) -> Claim:
-    """A claim about the cells `keys`, which share their first `length` fields."""
-    said = "-" if published is None else "yes" if published else "no"
-    has_runs = any(side.values(key) or side.is_lost(key) for side in sides.values() for key in keys)
-    verdicts, details = ({name: both[at] for name, both in found.items()} for at in (0, 1))
-    return Claim(claim, _place(keys[0][:length]), said, verdicts, details, has_runs)
+    """A claim about the cells `keys`, which share their first `length` fields; `test` takes ours in their order."""
+    cells = [side.cells[key] for key in keys if key in side.cells]
+    if not any(cell["n"] or cell["lost"] or cell["failed"] or cell["leading"] for cell in cells):
+        found = untested(NO_RUNS)
+    elif len(cells) < len(keys):
+        found = untested("not all of its cells are in the sweep")
+    elif any(cell["undecided"] for cell in cells):
+        found = untested(UNDECIDED)
+    else:
+        found = test(cells)
+    tested = (side.selection.metric, *(side.selection.key(cell) for cell in cells), len(keys))
+    published = "-" if said is None else "yes" if said else "no"
+    return Claim(name, _place(keys[0][:length]), keys[0][2], side.reading, published, found, tested)
 
 
-def _best_in_row(
-    row: tuple[Any, ...], rivals: Sequence[tuple[Any, ...]], printed: Mapping[Any, float], sides: Mapping[str, _Ours]
-) -> Claim:
+def _of_row(row: Key, printed: Mapping[Key, float], side: Side) -> Iterator[Claim]:
     own = (*row, "polyak")
-    found = {}
-    for name, side in sides.items():
-        verdicts = {key[5]: _beats(side, own, key) for key in rivals}
-        kinds = {kind for kind, _ in verdicts.values()}
-        kind = FAILS if FAILS in kinds else FEW if FEW in kinds else HOLDS
-        found[name] = (kind, "; ".join(f"over {scheduler} {text}" for scheduler, (_, text) in verdicts.items()))
-    said = all(printed[own] > printed[key] for key in rivals)
-    return _claim("Polyak is the best of its row", [own, *rivals], 5, said, found, sides)
+    rivals = [key for key in printed if key[:5] == row and key != own]
+    if own in printed and rivals:
+        said = all(printed[own] > printed[key] for key in rivals)
+        yield _claim(BEST, side, [own, *rivals], 5, said, lambda c: side.selection.over_all(c[0], c[1:]))
 
 
-def _beats(side: _Ours, own: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[str, str]:
-    if side.is_lost(own):
-        if side.is_lost(other):
-            return FEW, "all seeds of both diverged"
-        return (FAILS, "all seeds of Polyak diverged") if side.values(other) else (FEW, "(no value)")
-    if side.is_lost(other):
-        return (HOLDS, "all its seeds diverged") if len(side.values(own)) > 1 else (FEW, "no two seeds of Polyak")
-    return _tested(compare_means(side.values(own), side.values(other)))
+def _of_table(table: Key, printed: Mapping[Key, float], side: Side) -> Iterator[Claim]:
+    radii = sorted({key[4] for key in printed if key[:4] == table})
+    first, last = radii[0], radii[-1]
+
+    def keys(scheduler: str) -> list[Key]:
+        ends = [(*table, rho, scheduler) for rho in (first, last)]
+        return ends if first != last and all(key in printed for key in ends) else []
+
+    cosine, polyak = keys("cosine"), keys("polyak")
+    if cosine:
+        said = printed[cosine[0]] > printed[cosine[1]]
+        yield _claim(FALLS_OFF, side, cosine, 4, said, lambda c: side.selection.difference([c[0]], [c[1]]))
+    if cosine and polyak:
+        drops = [printed[ends[0]] - printed[ends[1]] for ends in (cosine, polyak)]
+        yield _claim(
+            DROPS_LESS, side, [*cosine, *polyak], 4, drops[1] < drops[0], lambda c: _less_drop(side.selection, *c)
+        )
+    constant = [(*table, rho, "constant") for rho in radii if (*table, rho, "constant") in printed]
+    if constant:
+        claim = _claim(STEP_SIZE, side, constant, 4, None, lambda c: _step_size(side.selection, c))
+        chosen = [side.cells[key].get("lr") for key in constant if key in side.cells]
+        lrs = ", ".join(f"{lr:g}" for lr in chosen if lr is not None and not pd.isna(lr))
+        yield replace(claim, detail=f"chosen: {lrs}" if lrs else "")
 
 
-def _falls_off(
-    table: tuple[Any, ...], ends: tuple[float, float], printed: Mapping[Any, float], sides: Mapping[str, _Ours]
-) -> Claim:
-    first, last = (*table, ends[0], "cosine"), (*table, ends[1], "cosine")
-    found = {}
-    for name, side in sides.items():
-        if side.is_lost(last) and len(side.values(first)) > 1:
-            found[name] = (HOLDS, "all seeds diverged at the largest radius")
-        else:
-            found[name] = _tested(compare_means(side.values(first), side.values(last)))
-    said = printed[first] > printed[last]
-    return _claim("cosine falls off at the largest radius", [first, last], 4, said, found, sides)
+def _less_drop(selection: Selection, cosine: Cell, cosine_last: Cell, polyak: Cell, polyak_last: Cell) -> Difference:
+    """(cosine at the smallest radius - at the largest) - the same of Polyak."""
+    if cosine["n"] and polyak["n"] and not (cosine_last["n"] and polyak_last["n"]):
+        return selection.difference([polyak_last], [cosine_last])
+    return selection.difference([cosine, polyak_last], [cosine_last, polyak])
 
 
-def _holds_up(
-    table: tuple[Any, ...], ends: tuple[float, float], printed: Mapping[Any, float], sides: Mapping[str, _Ours]
-) -> Claim:
-    def key(rho: float, scheduler: str) -> tuple[Any, ...]:
-        return (*table, rho, scheduler)
-
-    found = {}
-    for name, side in sides.items():
-        drops = {s: _drops(side.values(key(ends[0], s)), side.values(key(ends[1], s))) for s in ("cosine", "polyak")}
-        lost = {s: side.is_lost(key(ends[1], s)) for s in ("cosine", "polyak")}
-        if lost["polyak"] and (lost["cosine"] or not drops["cosine"]):
-            found[name] = (FEW, "all seeds of Polyak diverged at the largest radius, and cosine is no better known")
-        elif lost["polyak"]:
-            found[name] = (FAILS, "all seeds of Polyak diverged at the largest radius")
-        elif lost["cosine"] and len(drops["polyak"]) > 1:
-            found[name] = (HOLDS, "all seeds of cosine diverged at the largest radius")
-        else:
-            found[name] = _tested(compare_means(drops["cosine"], drops["polyak"]))
-    fell = {s: printed[key(ends[0], s)] - printed[key(ends[1], s)] for s in ("cosine", "polyak")}
-    claim = "Polyak drops less than cosine from the smallest to the largest radius"
-    keys = [key(rho, scheduler) for rho in ends for scheduler in ("cosine", "polyak")]
-    return _claim(claim, keys, 4, fell["polyak"] < fell["cosine"], found, sides)
+def _step_size(selection: Selection, cells: Sequence[Cell]) -> Difference:
+    """0.1 against all other step sizes, at every radius: above at all of them, or below at one of them."""
+    found = []
+    for cell in cells:
+        samples = dict(selection.samples.get(selection.cell_key(cell), {}))
+        own = samples.pop(f"lr={TUNED_LR}", None)
+        if own is None or not samples:
+            return untested(f"not every radius has {TUNED_LR} and another step size with all their seeds")
+        ranked = sorted(samples.values(), reverse=True)
+        found.append(difference([[own]], [ranked]))
+    if any(math.isnan(one.p_above) for one in found):
+        return next(one for one in found if math.isnan(one.p_above))
+    weakest = max(found, key=lambda one: one.p_above)
+    worst = min(1.0, len(found) * min(one.p_below for one in found))
+    return weakest._replace(p_below=worst)
 
 
-def _drops(first: Mapping[Any, float], last: Mapping[Any, float]) -> dict[Any, float]:
-    return {seed: first[seed] - last[seed] for seed in first if seed in last}
-
-
-def _step_size(table: tuple[Any, ...], radii: Iterable[float], sides: Mapping[str, _Ours]) -> Claim:
-    found = {}
-    keys = [(*table, rho, "constant") for rho in radii]
-    for name, side in sides.items():
-        cells = [side.cells.get(key) for key in keys]
-        pairs = zip(keys, cells, strict=True)
-        if not all(cell is not None and cell["n"] > 1 and side.tried(key, "lr") > {TUNED_LR} for key, cell in pairs):
-            found[name] = (FEW, f"not every radius has two seeds of {TUNED_LR} and of another step size")
-        elif any(cell["ties"] for cell in cells if cell is not None):
-            found[name] = (FEW, "step sizes are tied")
-        else:
-            chosen = [float(cell["lr"]) for cell in cells if cell is not None]
-            kind = HOLDS if all(lr == TUNED_LR for lr in chosen) else FAILS
-            found[name] = (kind, f"chosen: {', '.join(f'{lr:g}' for lr in chosen)}")
-    return _claim("0.1 is the best constant step size at every radius", keys, 4, None, found, sides)
-
-
-def _tested(found: Comparison) -> tuple[str, str]:
-    if math.isnan(found.p):
-        return FEW, f"({found.test})"
-    return verdict(found), f"{100 * found.difference:+.2f}, {found.test} {found.p_text}, n = {found.n}"
+def _safeguards(printed: Mapping[Key, float], sides: Sequence[Side]) -> Iterator[Claim]:
+    """By optimizer: in how many of the Polyak trials gamma = 0 held more than 5 % of the steps."""
+    side = sides[0]
+    for optimizer in dict.fromkeys(key[0] for key in printed if key[5] == "polyak"):
+        keys = {key for each in sides for key in each.cells if key in printed and key[0] == optimizer}
+        own = {
+            each.selection.key(each.cells[key])
+            for each in sides
+            for key in keys
+            if key[5] == "polyak" and key in each.cells
+        }
+        runs = [run for run in side.selection.values.to_dict("records") if side.selection.key(run) in own]
+        shares = [run["zero_share"] for run in runs if run["outcome"] == "finished" and not pd.isna(run["zero_share"])]
+        often = sum(share > RARE for share in shares)
+        found = rarer(often, len(shares), RARE) if shares else untested(NO_RUNS if not runs else "not logged")
+        detail = f"{often} of {len(shares)} trials with gamma = 0 in more than {RARE:.0%} of their steps"
+        yield Claim(
+            SAFEGUARD, optimizer, "all", side.reading, "-", found, (optimizer,), detail=detail if shares else ""
+        )
 
 
 def _place(key: Sequence[Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sweeps.files import StoreError
 from sweeps.store import Store
+from trainer.history import with_current_names
 
 NEWEST: Final = "checkpoint.pt"
 BEFORE: Final = "checkpoint-before.pt"
@@ -77,4 +78,4 @@ def _checked(content: bytes, trial_id: str) -> dict[str, Any]:
     checkpoint = loads(content)
     if checkpoint["trial_id"] != trial_id:
         raise ValueError(f"it is of the trial {checkpoint['trial_id']}")
-    return checkpoint
+    return {**checkpoint, "history": [with_current_names(row) for row in checkpoint["history"]]}

@@ -170,6 +170,19 @@ class Parameter(BaseModel):
             return self._quantized(low + u * (high - low))
         return self._quantized(math.exp(math.log(low) + u * (math.log(high) - math.log(low))))
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The smallest and the largest number that may be drawn, infinite if there is none; None for words."""
+        if self.kind in ("constant", "categorical"):
+            numbers = [value for value in self.grid or () if isinstance(value, int | float)]
+            return (min(numbers), max(numbers)) if numbers else None
+        if self.kind.endswith("normal"):
+            return -math.inf, math.inf
+        if "q_" in self.kind:
+            first, last = self._multiples
+            return self._multiple(first), self._multiple(last)
+        return self._ends()
+
     def _ends(self) -> tuple[float, float]:
         """Smallest and largest value."""
         assert self.min is not None and self.max is not None

@@ -18,7 +18,6 @@ SCALARS: Final = (
     "seed",
     "rho",
     "lr",
-    "lr_min",
     "gamma_b",
     "lower_bound",
     "weight_decay",
@@ -86,8 +85,9 @@ class SweepTrial(NamedTuple):
 class Family:
     """Trials whose configs differ only in some of `SCALARS`: those in `names`."""
 
-    def __init__(self, fixed: Mapping[str, Any], free: Mapping[str, Any]) -> None:
+    def __init__(self, fixed: Mapping[str, Any], free: Mapping[str, Any], variant: int = 0) -> None:
         """`free` are the values of the first member. Raises `ConfigError` where that is not valid."""
+        self.variant = variant  # of the spec
         self.fixed = dict(fixed)
         self.names = tuple(free)
         self._start = dict(free)

@@ -262,7 +262,7 @@ class SweepSpec(_Strict):
             family = families.get(key)
             if family is None:
                 fixed = nested({name: value for name, value in values.items() if name not in SCALARS})
-                family = families[key] = Family(fixed, {name: values[name] for name in free})
+                family = families[key] = Family(fixed, {name: values[name] for name in free}, variant)
             return family.member([values[name] for name in free])
         except ConfigError as error:
             raise self._source.error(self._place(error.key, variant, values), str(error)) from None

@@ -27,7 +27,7 @@ from sweeps.files import Files, LocalFiles, StoreError, open_files
 from sweeps.plan import FINAL, TrialState
 from sweeps.search import Suggestion
 from sweeps.spec import NAME_PATTERN, SweepSpec
-from trainer.history import HISTORY_COLUMNS
+from trainer.history import HISTORY_COLUMNS, RENAMED
 
 FORMAT: Final = 1
 _NEW: Final = TrialState()
@@ -158,6 +158,7 @@ class Store:
             table = parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
         except pa.ArrowException as error:
             raise StoreError(f"{self.files.path(name)}: damaged: {error}") from None
+        table = table.rename_columns([RENAMED.get(column, column) for column in table.column_names])
         there = set(table.column_names)
         missing = [column for column in HISTORY_COLUMNS if table.num_rows and column not in there]
         if missing:

@@ -27,7 +27,7 @@ MEANS: Final = (
     "gamma/zero_share",
     "grad_norm/x",
     "grad_norm/e",
-    "sharpness",
+    "ascent_gain",
 )
 """History columns that are means over an epoch's counted steps."""
 

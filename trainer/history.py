@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 SPLITS: Final = ("train", "val", "test")
 CLASSIFICATION_METRICS: Final = tuple(f"{split}/{value}" for split in SPLITS for value in ("loss", "top1", "top5"))
@@ -35,12 +36,15 @@ HISTORY_COLUMNS: Final = (
     "gamma/zero_share",  # share of the steps at the safeguard, gamma = 0
     "grad_norm/x",
     "grad_norm/e",
-    "sharpness",  # mean of f(e) - f(x)
+    "ascent_gain",  # mean of f(e) - f(x): for USAM rho ||grad||^2 to first order, 0 without a perturbation
     "images_per_second",  # of training, evaluation not counted
     "seconds",  # wall time of the epoch, evaluation included
     "partial",  # the epoch in which the row diverged: means over its counted steps
 )
 """One row per epoch; a value that was not measured is None."""
+
+RENAMED: Final = {"sharpness": "ascent_gain"}
+"""By the name that a column had in older Stores and runs, its name now."""
 
 PROBLEM_COLUMNS: Final = (
     *PROBLEM_METRICS,
@@ -53,6 +57,22 @@ PROBLEM_COLUMNS: Final = (
 
 TIMING_COLUMNS: Final = ("images_per_second", "seconds")
 """The only ones that differ between two runs of one trial."""
+
+
+def last_epochs(epochs: int) -> int:
+    """How many of a trial's last epochs say whether it is stalled: a tenth of them, rounded up."""
+    return math.ceil(epochs / 10)
+
+
+def is_stalled(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the safeguard held gamma = 0 in every step of a trial's last epochs, so that nothing moved any more."""
+    tail = history[-last_epochs(len(history)) :] if history else []
+    return bool(tail) and all(row.get("gamma/zero_share") == 1.0 for row in tail)
+
+
+def with_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A history row of any age with the names that its columns have now."""
+    return {RENAMED.get(name, name): value for name, value in row.items()}
 
 
 def shown_number(value: float) -> str:
