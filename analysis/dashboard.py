@@ -24,7 +24,7 @@ def place_of(pulled: Pulled) -> tuple[str | None, str]:
     if pulled.protocol.source.startswith("wandb://"):
         address = Address.parse(pulled.protocol.source)
         return address.entity, address.project
-    spec = SweepSpec.parse(pulled.protocol.text, f"sweep {pulled.protocol.name}", pulled.protocol.name)
+    spec = SweepSpec.parse(pulled.protocol.text, f"sweep {pulled.protocol.name}", pulled.protocol.name, recorded=True)
     entity = os.environ.get("WANDB_ENTITY") or spec.entity
     return entity, os.environ.get("WANDB_PROJECT") or spec.project or "polysweep"
 

@@ -103,7 +103,7 @@ def _request(
             "--spec says what is tuned and what selects: no --map, --metric, --goal, --tuned or --ignore beside it"
         )
     if spec is not None:
-        loaded = SweepSpec.load(Path(spec))
+        loaded = SweepSpec.load(Path(spec), recorded=True)
         merged |= {"spec": loaded.text, "name": loaded.name}
     elif explicit:
         merged |= {"spec": None, "name": None}

@@ -210,7 +210,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
     runs = [json.loads(text) for text in cached.runs["run"].to_pylist()]
     spec = None
     if request.spec is not None:
-        spec = SweepSpec.parse(request.spec, f"spec of {request.name}", request.name or "sweep")
+        spec = SweepSpec.parse(request.spec, f"spec of {request.name}", request.name or "sweep", recorded=True)
     theirs = {name: ours for ours, name in request.mapping.items()}
     configs = [flattened(run["config"]) for run in runs]
     require_mapping(address, request.mapping, configs, _logged(cached))

@@ -69,10 +69,12 @@ def train(
     from sweeps.preflight import data_folder
     from sweeps.single import train_one
     from sweeps.source import read_settings
-    from trainer.config import TrialConfig
+    from trainer.config import TrialConfig, remarks
     from trainer.tracking import resolve_mode
 
     config = TrialConfig.parse(read_settings(settings))
+    for remark in remarks(config):
+        print(f"warning: {remark}", file=sys.stderr)
     code = train_one(
         config,
         _writable(store),

@@ -24,7 +24,7 @@ SCALARS: Final = (
     "momentum",
     "label_smoothing",
 )
-"""The fields whose validity depends on no other value of these."""
+"""The fields whose validity depends on no other value of these; `lr_min`, which lr bounds, is not one."""
 
 
 class Point(NamedTuple):
@@ -44,7 +44,7 @@ class SweepTrial(NamedTuple):
     @property
     def config(self) -> TrialConfig:
         """The whole config, made when it is asked for."""
-        return TrialConfig.parse({**self.family.fixed, **dict(zip(self.family.names, self.choice, strict=True))})
+        return self.family.parse(dict(zip(self.family.names, self.choice, strict=True)))
 
     def canonical(self) -> dict[str, Any]:
         """`TrialConfig.canonical`, without making the config."""
@@ -85,13 +85,16 @@ class SweepTrial(NamedTuple):
 class Family:
     """Trials whose configs differ only in some of `SCALARS`: those in `names`."""
 
-    def __init__(self, fixed: Mapping[str, Any], free: Mapping[str, Any], variant: int = 0) -> None:
+    def __init__(
+        self, fixed: Mapping[str, Any], free: Mapping[str, Any], variant: int = 0, *, recorded: bool = False
+    ) -> None:
         """`free` are the values of the first member. Raises `ConfigError` where that is not valid."""
         self.variant = variant  # of the spec
+        self.recorded = recorded  # see `TrialConfig.parse`
         self.fixed = dict(fixed)
         self.names = tuple(free)
         self._start = dict(free)
-        self.first = TrialConfig.parse({**self.fixed, **self._start})
+        self.first = self.parse(self._start)
         canonical = self.first.canonical()
         self._versions = self.first.versions
         self._canonical = {k: v for k, v in canonical.items() if k not in free}
@@ -99,6 +102,10 @@ class Family:
         self._known: dict[tuple[str, str], tuple[Any, str | None]] = {}
         self.cell_names: tuple[str, ...] = ()
         self.cell_places: tuple[tuple[int | None, Any], ...] = ()
+
+    def parse(self, values: Mapping[str, Any]) -> TrialConfig:
+        """The config with these values of `names`."""
+        return TrialConfig.parse({**self.fixed, **values}, recorded=self.recorded)
 
     @cached_property
     def flat(self) -> dict[str, Any]:
@@ -139,7 +146,7 @@ class Family:
 
     def _check(self, name: str, value: Any) -> tuple[Any, str | None]:
         """The value as a config holds it, and its canonical JSON, None where that is left out as the default."""
-        config = TrialConfig.parse({**self.fixed, **self._start, name: value})
+        config = self.parse({**self._start, name: value})
         canonical = config.canonical()
         text = json.dumps(canonical[name]) if name in canonical else None
         return getattr(config, name), text

@@ -33,7 +33,7 @@ def compare(spec: SweepSpec, store: Store) -> Extension:
     changed: tuple[str, ...] = ()
     if listed and (text := store.sweep_spec(spec.name)) != spec.text:
         try:
-            old = store.known(SweepSpec.parse(text, f"sweep {spec.name}", spec.name))
+            old = store.known(SweepSpec.parse(text, f"sweep {spec.name}", spec.name, recorded=True))
         except SpecError as error:
             changed = (f"the spec as launched cannot be read any more ({error})",)
         else:

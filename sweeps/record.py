@@ -65,6 +65,7 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
         "seconds": 0.0,
         "error": None,
         "diverged": None,
+        "stalled": False,
         "wandb": None,
         "failures": 0,
         "extremes": {},

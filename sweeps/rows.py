@@ -17,7 +17,7 @@ from sweeps.provenance import differences
 from sweeps.record import Job, first_record
 from sweeps.store import Store
 from trainer.config import TrialConfig
-from trainer.history import METRICS
+from trainer.history import METRICS, is_stalled, last_epochs
 
 log = logging.getLogger("polysweep.worker")
 
@@ -184,6 +184,10 @@ class Row:
     def mark_ended(self, outcome: str, error: str | None = None) -> None:
         """Put the outcome into the record, which the next save writes: an end is never half stored."""
         self.record |= {"outcome": outcome, "error": error, "ended": time.time()}
+        if outcome == "finished" and is_stalled(self.history):
+            epochs = last_epochs(len(self.history))
+            self.record["stalled"] = True
+            self.note(f"stalled: gamma = 0 in every step of the last {'epoch' if epochs == 1 else f'{epochs} epochs'}")
         if outcome == "diverged":
             self.record["diverged"] = {"epoch": self.history[-1]["epoch"], "step": self.history[-1]["step"]}
 

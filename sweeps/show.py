@@ -79,13 +79,16 @@ def show_status(name: str, found: Mapping[str, Any], note: str, console: Console
     counts = found["counts"]
     states = [state for state in counts if state != "trials" and counts[state]]
     table = Table(title=f"{name}: {counts['trials']} trials{note}")
+    if found["stalled"]:
+        states.append("stalled")
     for column in ("cell", *states, f"best {found['metric']}"):
         table.add_column(column, justify="left" if column == "cell" else "right")
     for cell in found["cells"][:MOST_CELLS]:
         best = "" if cell["best"] is None else shown_number(cell["best"])
-        table.add_row(label(cell["cell"]), *[str(cell["counts"].get(s, 0)) for s in states], best)
+        counted = {**cell["counts"], "stalled": cell["stalled"]}
+        table.add_row(label(cell["cell"]), *[str(counted.get(state, 0)) for state in states], best)
     table.add_section()
-    table.add_row("all", *[str(counts[state]) for state in states], "")
+    table.add_row("all", *[str({**counts, "stalled": found["stalled"]}[state]) for state in states], "")
     console = console or Console()
     console.print(table)
 
@@ -94,6 +97,8 @@ def show_status(name: str, found: Mapping[str, Any], note: str, console: Console
 
     if len(found["cells"]) > MOST_CELLS:
         say(f"and {len(found['cells']) - MOST_CELLS} more cells (--json lists all)")
+    if found["stalled"]:
+        say(f"{found['stalled']} finished trials are stalled: gamma = 0 in every step of their last epochs")
     if found["proposals_left"]:
         say(f"{found['proposals_left']} points are still to be proposed")
     if found["gone"]:

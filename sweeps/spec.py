@@ -105,11 +105,12 @@ class SweepSpec(_Strict):
 
     _source: Source = PrivateAttr()
     _text: str = PrivateAttr(default="")
+    _recorded: bool = PrivateAttr(default=False)
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
 
     @classmethod
-    def load(cls, path: str | Path) -> SweepSpec:
-        """Read a spec file; a missing name is the file's stem."""
+    def load(cls, path: str | Path, *, recorded: bool = False) -> SweepSpec:
+        """Read a spec file; a missing name is the file's stem. `recorded` as of `parse`."""
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -117,11 +118,14 @@ class SweepSpec(_Strict):
             raise SpecError(f"{path}: no such file") from None
         except (OSError, UnicodeDecodeError) as error:
             raise SpecError(f"{path}: cannot be read: {error}") from None
-        return cls.parse(text, str(path), path.stem)
+        return cls.parse(text, str(path), path.stem, recorded=recorded)
 
     @classmethod
-    def parse(cls, text: str, source: str, stem: str = "sweep") -> SweepSpec:
-        """Validate a spec's text; `source` is what its errors name, `stem` the name if it gives none."""
+    def parse(cls, text: str, source: str, stem: str = "sweep", *, recorded: bool = False) -> SweepSpec:
+        """Validate a spec's text; `source` is what its errors name, `stem` the name if it gives none.
+
+        `recorded` is for a spec that was launched: what an earlier version allowed can still be read.
+        """
         data, lines = read_yaml(text, source)
         where = Source(source, lines)
         if not isinstance(data, dict):
@@ -149,7 +153,7 @@ class SweepSpec(_Strict):
             spec = cls.model_validate(values)
         except ValidationError as error:
             raise _validation_error(error, where) from None
-        spec._source, spec._text = where, text
+        spec._source, spec._text, spec._recorded = where, text, recorded
         spec._check()
         for key, given in (("method", spec.method == "bayes"), ("early_terminate", spec.early_terminate is not None)):
             if given and "metric" not in data:
@@ -262,7 +266,8 @@ class SweepSpec(_Strict):
             family = families.get(key)
             if family is None:
                 fixed = nested({name: value for name, value in values.items() if name not in SCALARS})
-                family = families[key] = Family(fixed, {name: values[name] for name in free}, variant)
+                first = {name: values[name] for name in free}
+                family = families[key] = Family(fixed, first, variant, recorded=self._recorded)
             return family.member([values[name] for name in free])
         except ConfigError as error:
             raise self._source.error(self._place(error.key, variant, values), str(error)) from None

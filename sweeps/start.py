@@ -20,6 +20,7 @@ from sweeps.retry import retry
 from sweeps.show import ended, show_failures, show_holders
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from trainer.config import remarks
 from trainer.registry import UserError
 from trainer.tracking import Mode
 
@@ -128,10 +129,8 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed and may not be meant."""
     found = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    pairs = {(t.value("lr"), t.value("lr_min")) for t in spec.trials if t.value("lr_min") is not None}
-    over = [(lr, low) for lr, low in pairs if low >= lr]
-    found += [f"cosine with lr_min {low} >= lr {lr}: the step size never falls" for lr, low in sorted(over)]
-    return found
+    kinds = {(id(trial.family), trial.value("momentum")): trial for trial in spec.trials}
+    return list(dict.fromkeys([*found, *(text for trial in kinds.values() for text in remarks(trial.config))]))
 
 
 def _say_what_starts(made: Plan, extension: Extension, options: Options, store: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from sweeps.decisions import is_target_reached
 from sweeps.estimate import estimate
@@ -13,16 +13,23 @@ from sweeps.plan import plan
 from sweeps.running import launches
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from trainer.history import is_stalled
+
+NEVER_STALLED: Final = ("constant", "cosine")
+"""Schedulers without a safeguard: of a record older than this note no history has to be read."""
 
 
 def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
     """The object that `status --json` prints: counts, cells with their best value so far, trials, who runs what.
 
-    `best` is the best epoch's value of the sweep's metric over the cell's trials that have neither diverged nor failed.
+    `stalled` counts finished trials that gamma = 0 held in place to the end. `best` is the best epoch's value of the
+    sweep's metric over the cell's trials that have neither diverged nor failed.
     """
     made = plan(spec, store.states(spec))
     pick = max if spec.metric.goal == "maximize" else min
-    values = _values(spec, store, [t for t in made.trials if made.state(t) not in ("new", "diverged", "failed")])
+    values, stalled = _values(
+        spec, store, [t for t in made.trials if made.state(t) not in ("new", "diverged", "failed")]
+    )
     cells = []
     for members in made.members:
         found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
@@ -30,6 +37,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
             {
                 "cell": members[0].cell,
                 "counts": dict(Counter(made.state(trial) for trial in members)),
+                "stalled": sum(trial.trial_id in stalled for trial in members),
                 "best": pick(found) if found else None,
             }
         )
@@ -38,6 +46,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
         "metric": spec.metric.name,
         "selected_on": spec.metric.name.partition("/")[0],
         "counts": made.counts(),
+        "stalled": len(stalled),
         "gone": sum(bool(trial.get("gone")) for trial in store.listed(spec.name)),
         "proposals_left": made.proposals_left,
         "over": is_target_reached(spec, store, made.states)
@@ -50,6 +59,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
                 "trial_id": t.trial_id,
                 "outcome": made.state(t),
                 "epoch": made.states[t.trial_id].epoch,
+                **({"stalled": True} if t.trial_id in stalled else {}),
                 **({"holder": made.states[t.trial_id].holder} if made.states[t.trial_id].holder else {}),
             }
             for t in made.trials
@@ -57,10 +67,12 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
     }
 
 
-def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> dict[str, float]:
-    """The best value of each trial so far; from its history where an older version wrote the record."""
+def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> tuple[dict[str, float], set[str]]:
+    """The best value of each trial so far, and which are stalled; from its history if an older version recorded it."""
     at = int(spec.metric.goal == "maximize")
-    found = {}
+    schedulers = {trial.trial_id: trial.value("scheduler") for trial in trials}
+    found: dict[str, float] = {}
+    stalled: set[str] = set()
     for trial_id, record in store.records(trial.trial_id for trial in trials):
         if isinstance(record, StoreError):
             continue
@@ -72,4 +84,9 @@ def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> dict[str
             values = [min(measured), max(measured)] if measured else []
         if values:
             found[trial_id] = float(values[at])
-    return found
+        may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
+        if record["outcome"] == "finished" and (
+            record.get("stalled") or (may_stall and is_stalled(store.history(trial_id)))
+        ):
+            stalled.add(trial_id)
+    return found, stalled

@@ -296,7 +296,7 @@ class Store:
 
     def launched(self, name: str) -> SweepSpec:
         """The sweep as launched, with the points that are known of it."""
-        return self.known(SweepSpec.parse(self.sweep_spec(name), f"sweep {name}", name))
+        return self.known(SweepSpec.parse(self.sweep_spec(name), f"sweep {name}", name, recorded=True))
 
     def known(self, spec: SweepSpec) -> SweepSpec:
         """The sweep with the points that have been proposed for it, where it is a bayes one."""

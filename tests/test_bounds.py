@@ -81,6 +81,7 @@ def violations(problem: Problem, share: float, cap: float, batch: int, seed: int
         "gamma": found["violations/gamma"].tolist(),
         "cap": [float(result.sums.gamma_max[0] > cap)],
         "descent": found["violations/descent"].tolist(),
+        "lemmas": found["violations/lemmas"].tolist(),
         "rate": [],
         "cesaro": [],
     }
@@ -130,3 +131,35 @@ def test_a_check_with_a_wrong_formula_fails(formula: str, other: Any, which: str
     with mock.patch.object(bounds, formula, other):
         found = violations(problem, 0.3, 5.0, batch, 0)
     assert any(found[which]), f"{formula} could be anything"
+
+
+@pytest.mark.parametrize("at", range(7))
+@pytest.mark.parametrize("batch", [40, 5])
+def test_each_inequality_of_the_lemmas_is_looked_at(at: int, batch: int) -> None:
+    """With its larger side made ten times smaller each of them fails."""
+    whole = bounds.lemmas
+
+    def shrunk(*given: Any) -> Any:
+        found = [*whole(*given)]
+        less, more = found[at]
+        found[at] = (less, more - 0.9 * more.abs())
+        return tuple(found)
+
+    problem = ridge(40, 10, 3.0, 1e-3, consistent=False, problem_seed=0)
+    with mock.patch.object(bounds, "lemmas", shrunk):
+        assert any(violations(problem, 0.3, 5.0, batch, 0)["lemmas"])
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_each_property_of_smoothness_and_convexity_is_looked_at(at: int) -> None:
+    whole = bounds.properties
+
+    def shrunk(*given: Any) -> Any:
+        found = [*whole(*given)]
+        less, more = found[at]
+        found[at] = (less, more / 500)
+        return tuple(found)
+
+    problem = ridge(40, 10, 3.0, 1e-3, consistent=False, problem_seed=0)
+    with mock.patch.object(bounds, "properties", shrunk):
+        assert any(violations(problem, 0.3, 5.0, 40, 0)["lemmas"])

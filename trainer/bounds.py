@@ -34,6 +34,43 @@ def growth(alpha_: Any, excess: Any, cap: Any, noise: Any) -> Any:
     return -alpha_ * excess + 2 * cap * noise
 
 
+def lemmas(
+    smooth: Any, rho: Any, at_x: Any, at_e: Any, product: Any, rise: Any, larger: Any = max
+) -> tuple[tuple[Any, Any], ...]:
+    r"""The inequalities of lemmas Convex, Smooth, and Convex and smooth, each as what is at most what.
+
+    `at_x` is ||grad f(x)||^2, `at_e` ||grad f(e)||^2, `product` <grad f(e), grad f(x)>, `rise` f(e) - f(x), for
+    e = x + rho grad f(x) and any rho >= 0; `larger` gives the larger of two. Source: "Auxiliary lemmas for the
+    convergence analysis" in the appendix.
+    """
+    shrunk = larger(1 - smooth * rho, 0)
+    return (
+        (at_x, product),  # eq. (lem-convex-1)
+        (product, at_e),  # eq. (lem-main-1)
+        (rise, rho * product),  # eq. (lem-convex-2)
+        (product, (1 + smooth * rho) * at_x),  # eq. (lem-smooth-1)
+        (shrunk**2 * at_x, at_e),  # eq. (lem-smooth-3)
+        (rho * product, rise + smooth * rho**2 / 2 * at_x),  # eq. (lem-smooth-2)
+        (at_e, (1 + smooth * rho) ** 2 * at_x),  # eq. (lem-smooth-3)
+    )
+
+
+def properties(smooth: Any, mu: Any, excess: Any, at_x: Any, distance: Any) -> tuple[tuple[Any, Any], ...]:
+    """What strong convexity and smoothness say of one point, each as what is at most what.
+
+    `excess` is f(x) - f*, `at_x` ||grad f(x)||^2, `distance` ||x - x*||^2. Eqs. (st-convex-qg), (st-convex-eb),
+    (smooth-qg), (smooth-eb); the error bounds are squared.
+    """
+    return (
+        (mu / 2 * distance, excess),
+        (2 * mu * excess, at_x),
+        (mu**2 * distance, at_x),
+        (at_x, 2 * smooth * excess),
+        (excess, smooth / 2 * distance),
+        (at_x, smooth**2 * distance),
+    )
+
+
 def rate(mu: float, alpha_: float) -> float:
     """1 - mu alpha / 2: the factor of ||x^t - x*||^2 in a step. Theorems 3.1 and 3.5 and both corollaries of 3.5."""
     return 1 - mu * alpha_ / 2

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
 
 from trainer.options import Count, number
@@ -113,8 +113,10 @@ class TrialConfig(BaseModel):
         return values
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self, info: ValidationInfo) -> Self:
         task = component("task", self.task)
+        if not (info.context or {}).get("recorded"):
+            _require_falling(self)
         if task.precisions and self.precision not in task.precisions:
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
@@ -145,13 +147,15 @@ class TrialConfig(BaseModel):
         return self
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> TrialConfig:
+    def parse(cls, values: Mapping[str, Any], *, recorded: bool = False) -> TrialConfig:
         """Validate a user's values.
+
+        `recorded` is for what a Store has kept of an earlier version: what was allowed then can still be read.
 
         Raises `ConfigError` (with `.key`) for the first field that is wrong.
         """
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(values, context={"recorded": recorded})
         except ValidationError as error:
             raise _first(error.errors()) from None
 
@@ -260,6 +264,27 @@ def _require_together(parts: Mapping[str, Component], values: Mapping[str, Any])
             f"{values['scheduler']!r} needs {', '.join(needs)} of the task, which {values['task']!r} does not know; "
             f"tasks that do: {', '.join(convex)}",
         )
+
+
+def _require_falling(config: TrialConfig) -> None:
+    """Raise `ConfigError` for a cosine that does not fall."""
+    lr, lr_min = config.lr, config.lr_min
+    if config.scheduler == "cosine" and lr is not None and lr_min is not None and lr_min >= lr:
+        what = "the constant step size under another name" if lr_min == lr else "a step size that rises"
+        raise ConfigError("lr_min", f"{lr_min} is not below lr = {lr}: that is {what}; take a smaller lr_min")
+
+
+def remarks(config: TrialConfig) -> list[str]:
+    """What is allowed and may not be meant."""
+    found = []
+    if config.scheduler == "polyak" and config.momentum:
+        found.append(
+            f"momentum {config.momentum} with scheduler polyak: the step size is derived for a step along the gradient "
+            "alone, and the paper uses none"
+        )
+    if config.scheduler == "cosine" and config.epochs == 1:
+        found.append("scheduler cosine with epochs 1 is the constant step size lr")
+    return found
 
 
 def _readers(key: str) -> dict[str, list[str]]:

@@ -52,6 +52,7 @@ PROBLEM_COLUMNS: Final = (
     "iterations/1e-10",
     "violations/gamma",  # steps so far whose step size was below the paper's bound; None where it claims none
     "violations/descent",  # steps so far in which ||x - x*||^2 grew more than the paper allows
+    "violations/lemmas",  # steps so far in which an inequality of the paper's auxiliary lemmas did not hold
 )
 """More columns, which only convex tasks have; the violations only with `task_options.check`."""
 

@@ -30,7 +30,8 @@ class Monitor:
     State, (K, ...): `sum` of x^0 .. x^{t-1}; `start`, f(x^0) - f* and ||x^0 - x*||^2; `levels`, the former times each
     of `HITS`, and `hits`, the first t at which f(x^t) - f* is that small, infinite for none yet. With
     `task_options.check` also `distance`, ||x^t - x*||^2, and `violations`: how often a step size was below its bound,
-    and ||x^{t+1} - x*||^2 above its own, each by more than rounding can explain. Both are defined for USAM and SGD
+    and ||x^{t+1} - x*||^2 above its own, each by more than rounding can explain; and `lemmas`, in how many steps an
+    inequality of the auxiliary lemmas did not hold. All are defined for USAM and SGD
     without momentum and weight decay, with a Polyak step size or a constant one small enough (corollary 3.7), where
     rho_t <= 1/L.
     """
@@ -68,7 +69,7 @@ class Monitor:
         }
         if self._checks:
             violations = torch.zeros(len(theta), 2, dtype=torch.int64, device=theta.device)
-            state |= {"distance": distance, "violations": violations}
+            state |= {"distance": distance, "violations": violations, "lemmas": torch.zeros_like(violations[:, 0])}
         return state
 
     def after(self, state: State, theta: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> dict[str, Tensor]:
@@ -84,7 +85,10 @@ class Monitor:
             new |= {
                 "distance": distance,
                 "violations": state["violations"] + self._violated(state["distance"], distance, proposal, order, step),
+                "lemmas": state["lemmas"],
             }
+            if any(self.covered):
+                new["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], proposal, step)
         return new
 
     def at_record(self, state: State, theta: Tensor, active: Tensor, step: int) -> dict[str, Tensor]:
@@ -116,7 +120,10 @@ class Monitor:
         if self._checks:
             counted = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
             counts = torch.where(counted, state["violations"].to(theta.dtype), torch.nan)
-            found |= {"violations/gamma": counts[:, 0], "violations/descent": counts[:, 1]}
+            lemmas = torch.where(counted[:, 0], state["lemmas"].to(theta.dtype), torch.nan)
+            found |= {
+                "violations/gamma": counts[:, 0], "violations/descent": counts[:, 1], "violations/lemmas": lemmas,
+            }  # fmt: skip
         return found
 
     def _distance(self, theta: Tensor) -> Tensor:
@@ -126,9 +133,7 @@ class Monitor:
 
     def _violated(self, before: Tensor, after: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> Tensor:
         """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
-        rho = self._rho
-        if self._decays:
-            rho = rho / (step.to(rho.dtype) + 1) ** self._power
+        rho = self._radius(step)
         gamma, smooth = proposal.gamma.value, self._smooth
         least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
         if self._full and proposal.x.gap is not None:
@@ -150,6 +155,36 @@ class Monitor:
         below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
         broken = torch.stack([below, after - before > most + slack], dim=1)
         return (broken & applies.unsqueeze(1)).to(torch.int64)
+
+    def _radius(self, step: Tensor) -> Tensor:
+        """rho_t, (K,)."""
+        return self._rho / (step.to(self._rho.dtype) + 1) ** self._power if self._decays else self._rho
+
+    def _contradicted(self, distance: Tensor, proposal: Proposal, step: Tensor) -> Tensor:
+        """Whether an inequality of the auxiliary lemmas does not hold in this step: (K,) of 0 and 1."""
+        x, e, rho, smooth = proposal.x, proposal.e, self._radius(step), self._smooth
+        product = torch.linalg.vecdot(e.grad, x.grad)
+        exact = self._full and x.gap is not None and e.gap is not None
+        at_x, at_e = (x.gap, e.gap) if exact else (x.loss, e.loss)
+        assert at_x is not None and at_e is not None
+        found = [*bounds.lemmas(smooth, rho, x.square, e.square, product, at_e - at_x, _larger)]
+        # x is known to `grain`, as in `_violated`, so the gradient to L times that and f to ||gradient|| times it.
+        size = distance.sqrt()
+        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+        off, longest, stretch = smooth * grain, torch.maximum(x.norm, e.norm), 1 + smooth * rho
+        slack = (2 * off * longest + off**2 + RELATIVE_ROUNDING * longest**2) * stretch**2
+        of_f = FEW * EPS * (at_x.abs() + at_e.abs()) + longest * grain + smooth * grain**2 + rho * slack
+        slacks = [slack, slack, of_f, slack, slack, of_f, slack]
+        if exact:
+            found += bounds.properties(smooth, self._task.problem.mu, at_x, x.square, distance)
+            of_x = RELATIVE_ROUNDING * smooth * distance + smooth * grain * (size + grain)
+            slacks += [of_x, smooth * of_x, smooth * of_x, smooth * of_x, of_x, smooth * of_x]
+        broken = [less > more + slack for (less, more), slack in zip(found, slacks, strict=True)]
+        return torch.stack(broken).any(0).to(torch.int64)
+
+
+def _larger(values: Tensor, other: float) -> Tensor:
+    return values.clamp(min=other)
 
 
 def _cap_and_bound(config: TrialConfig, task: Convex) -> tuple[float, float]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 class Options(BaseModel):
@@ -46,10 +46,17 @@ class RidgeOptions(ProblemOptions):
 
     n: Count = 100  # rows of A
     d: Count = 100  # columns of A
+    matrix: Literal["conditioned", "gaussian"] = "conditioned"  # by its condition number, or of normal entries
     condition: Annotated[float, BeforeValidator(number), Field(ge=1, le=1e7)] = 10.0
     # of A: largest by least singular value; above 1e7 float64 has no digits of mu left
     lambda_r: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0  # of the regulariser
     consistent: Flag = True  # b = A x with x drawn; otherwise b is drawn
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.matrix == "gaussian" and self.condition != type(self).model_fields["condition"].default:
+            raise ValueError(f"condition {self.condition:g} is of matrix 'conditioned'; leave it out with 'gaussian'")
+        return self
 
 
 class LogisticOptions(ProblemOptions):

@@ -167,23 +167,37 @@ class Problem:
 
 
 def ridge(
-    n: int, d: int, condition: float, lambda_r: float, *, consistent: bool, problem_seed: int, **_shared: Any
+    n: int,
+    d: int,
+    condition: float,
+    lambda_r: float,
+    *,
+    consistent: bool,
+    problem_seed: int,
+    matrix: Literal["conditioned", "gaussian"] = "conditioned",
+    **_shared: Any,
 ) -> Problem:
     r"""Ridge regression as in the paper's section "Verification of the theory".
 
-    A = U S V^T after Lenard and Minkoff (1984): random orthogonal U (n, d) and V (d, d), and singular values in
-    geometric progression from condition^(-1/2) to condition^(1/2), so that the condition number of A is `condition`
-    exactly and that of A^T A its square. With `consistent`, b = A x for x of standard normal entries, so that
-    f* = 0 where lambda_r = 0; otherwise b has standard normal entries.
+    `conditioned`: A = U S V^T after Lenard and Minkoff (1984): random orthogonal U (n, d) and V (d, d), and singular
+    values in geometric progression from condition^(-1/2) to condition^(1/2), so that the condition number of A is
+    `condition` exactly and that of A^T A its square. Its rows have norms around 1, so that a Polyak step with
+    mini-batches is well above 1. `gaussian`: A has standard normal entries, as in the authors' notebook for the
+    stochastic case; its rows have norms around sqrt(d), and a Polyak step is well below 1.
+
+    With `consistent`, b = A x for x of standard normal entries, so that f* = 0 where lambda_r = 0; otherwise b has
+    standard normal entries.
     """
     if n < d:
         raise ConfigError("task_options.n", f"{n} is less than d = {d}: the construction of A needs n >= d")
     if d == 1 and condition != 1:
         raise ConfigError("task_options.condition", f"{condition:g} with d = 1, where it can only be 1")
     rng = np.random.default_rng(problem_seed)
-    u, v = _orthogonal(rng, n, d), _orthogonal(rng, d, d)
-    values = np.geomspace(condition**-0.5, condition**0.5, d)
-    a = (u * values) @ v.T
+    if matrix == "gaussian":
+        a = rng.standard_normal((n, d))
+    else:
+        u, v = _orthogonal(rng, n, d), _orthogonal(rng, d, d)
+        a = (u * np.geomspace(condition**-0.5, condition**0.5, d)) @ v.T
     if not consistent:
         return Problem("ridge", a, rng.standard_normal(n), lambda_r)
     x = rng.standard_normal(d)

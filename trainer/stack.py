@@ -222,6 +222,8 @@ class Stack:
                 tensor[row] = state[name]
             elif name == f"{_OPTIMIZER}/velocity" and not config.momentum:
                 continue  # it had no neighbour with momentum
+            elif name == f"{_MONITOR}/lemmas":
+                continue  # of an older version, which did not count them: counted from here on
             elif name.startswith((*_INTERNAL, f"{config.scheduler}/")):
                 raise ValueError(f"the checkpoint of {config.trial_id} lacks the state {name!r}: raise a version?")
 
