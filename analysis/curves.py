@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.frames import plain
 from analysis.select import Selection, shown
+from analysis.stats import LEVEL, Sample, mean_interval
 from trainer import bounds
 from trainer.coverage import ROUNDING as COVERED
 from trainer.coverage import is_lower_bound
@@ -27,6 +28,7 @@ FLOOR: Final = 1e-24
 """||x - x*||^2 relative to its start below which the rounding of x shows."""
 CLOSE: Final = 1e-3
 """Relative suboptimality at which f(x^t) -> f* counts as seen."""
+HOLDS, FAILS, VACUOUS = "holds", "does not hold", "vacuous"
 ROUNDING: Final = 1e-9
 """By how much a measured factor may exceed its bound: means over seeds are sums of rounded numbers."""
 
@@ -198,29 +200,59 @@ class Line:
         above = np.maximum(means["suboptimality/cesaro"].to_numpy() - statement.stays, 0.0)
         return float(np.max(above * steps) / distance)
 
-    def share(self, statement: Statement) -> float:
-        """The largest share of its bound that a mean has come to at any recorded step; NaN of a limit."""
-        if statement.kind == "limit":
-            return math.nan
-        column = {"rate": "distance", "cesaro": "suboptimality/cesaro"}[statement.kind]
-        means = self.means
-        seen, steps = means[column].to_numpy(), means.index.to_numpy(dtype=float)
-        if statement.kind == "rate" and not statement.stays:
-            kept = seen > FLOOR * self.start[1]  # below it x is rounded, and the bound goes on to fall
-            seen, steps = seen[kept], steps[kept]
-        if not len(seen):
-            return 0.0
-        curve = self.curve(statement, steps)
-        return float(np.max(np.where(curve > 0, seen / np.where(curve > 0, curve, 1.0), math.inf)))
+    def share(self, statement: Statement) -> tuple[float, float, float]:
+        """The largest share of its bound that a mean has come to at any recorded step, and its interval there.
 
-    def holds(self, statement: Statement) -> bool | None:
-        """Whether the statement holds at every recorded step.
-
-        Of a limit, whether the relative suboptimality has come down to 1e-3: None, nobody knows, where it has not yet.
+        Of a statement in expectation the interval is Student's over the runs, at the step whose upper end is the
+        largest; low is at the level 0.05 for all steps together. A statement about every run has no interval: low and
+        high are the share. All are NaN of a limit.
         """
         if statement.kind == "limit":
-            return True if self.measured(statement) < CLOSE else None
-        return self.share(statement) <= 1 + ROUNDING
+            return math.nan, math.nan, math.nan
+        column = {"rate": "distance", "cesaro": "suboptimality/cesaro"}[statement.kind]
+        by_step = pd.DataFrame({"mean": self.means[column], "std": self.stds[column], "n": self.counts})
+        if statement.kind == "rate" and not statement.stays:
+            by_step = by_step[by_step["mean"] > FLOOR * self.start[1]]  # below it x is rounded, while the bound falls
+        if not len(by_step):
+            return 0.0, 0.0, 0.0
+        curve = self.curve(statement, by_step.index.to_numpy(dtype=float))
+        mean = np.where(curve > 0, by_step["mean"] / np.where(curve > 0, curve, 1.0), math.inf)
+        largest = float(mean.max())
+        if self.is_full:
+            return largest, largest, largest
+        samples = [Sample(*row) for row in by_step.itertuples(index=False)]
+        highs = np.array([mean_interval(sample)[1] for sample in samples]) / curve
+        lows = np.array([mean_interval(sample, level=LEVEL / len(samples))[0] for sample in samples]) / curve
+        return largest, float(lows.max()), float(highs.max())
+
+    def is_vacuous(self, statement: Statement) -> bool:
+        """Whether the bound is never below what it bounds was at the start, so that it says nothing."""
+        if statement.kind == "limit":
+            return False
+        at_start = self.start[1] if statement.kind == "rate" else self.start[0]
+        return bool(self.curve(statement, self.means.index.to_numpy(dtype=float)).min() >= at_start)
+
+    def verdict(self, statement: Statement) -> str:
+        """`holds`, `does not hold`, `vacuous`, `not shown`, or `not reached yet`.
+
+        A statement about every run holds if the mean over the runs stays below the bound at every recorded step. One in
+        expectation holds if its whole interval does, and does not if its whole interval is above at some step. A limit
+        holds once the relative suboptimality has come down to 1e-3.
+        """
+        if statement.kind == "limit":
+            return HOLDS if self.measured(statement) < CLOSE else "not reached yet"
+        _, low, high = self.share(statement)
+        if low > 1 + ROUNDING:
+            return FAILS
+        if self.is_vacuous(statement):
+            return VACUOUS
+        return HOLDS if high <= 1 + ROUNDING else "not shown"
+
+    @property
+    def cap_share(self) -> float:
+        """The share of the steps of all runs at the cap gamma_b, NaN for a method without one."""
+        has_cap = self.run["scheduler"] == "polyak"
+        return float(self.cell["cap_share"]) if has_cap and not _is_missing(self.cell["cap_share"]) else math.nan
 
     def violations(self, which: str) -> int | None:
         """Steps of all runs in which an inequality did not hold; None where the paper claims none."""

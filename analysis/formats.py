@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import Selection, shown
+from analysis.select import CAPPED, Selection, shown
 from analysis.tables import (
     Layout,
     caption,
@@ -25,8 +25,6 @@ from trainer.registry import UserError, expected
 
 FORMATS: Final = ("markdown", "latex", "csv", "html")
 Text = Callable[[Mapping[Any, Any]], str]
-CAPPED: Final = 0.5
-"""The share of steps at the cap above which a Polyak step size is the constant one, gamma_b."""
 NOTED: Final = {
     "edge": "at the edge of its grid, so a better value may lie outside",
     "ties": "ties, decided by the order in the spec",

@@ -7,12 +7,22 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import pandas as pd
 
 from analysis.frames import EPOCHS, Protocol, Pulled, direction, plain, require_metric, scores
-from analysis.stats import Candidates, Difference, Sample, difference, mean_interval, more_diverged, untested
+from analysis.stats import (
+    Candidates,
+    Difference,
+    Sample,
+    difference,
+    fewer_is_better,
+    mean_interval,
+    more_diverged,
+    untested,
+)
 from trainer.history import METRICS, SPLITS, is_accuracy, shown_number
 from trainer.registry import UserError, expected
 
@@ -20,6 +30,8 @@ TABLE_KEYS: Final = ("rho", "scheduler")
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
 RESULTS: Final = ("finished", "diverged", "stopped")
 """Outcomes that say something of a candidate; a run that failed or is missing says nothing of it."""
+CAPPED: Final = 0.5
+"""The share of steps at the cap above which a Polyak step size is the constant one, gamma_b."""
 MOST_LEADING: Final = 3
 _MISSING: Final = ("new", "interrupted", "running")
 _OF_RUNS: Final = (
@@ -106,8 +118,27 @@ class Selection:
         found = difference([self._signed(self.samples_of(cell))], [ranked])
         return found._replace(p_above=max([found.p_above, *(one.p_above for one in lost)]))
 
+    def by_candidate(self, cell: Mapping[Any, Any], column: str, missing: float) -> Candidates:
+        """Another column of `runs` of the candidates behind `samples_of`, in their order; `missing` for no value."""
+        chosen = self.samples.get(self.cell_key(cell), {})
+        found: dict[str, list[float]] = {name: [] for name in chosen}
+        for run in self._finished_runs.get(self.cell_key(cell), ()):
+            name = _chosen_text(run, self.pulled.protocol.tuned)
+            if name in found:
+                value = run[column]
+                found[name].append(missing if shown(value) == "-" else float(value))
+        return [Sample.of(values) for values in found.values()]
+
+    @cached_property
+    def _finished_runs(self) -> dict[tuple[str, ...], list[Mapping[Any, Any]]]:
+        runs = self.pulled.runs
+        found: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
+        for run in runs[runs["outcome"] == "finished"].to_dict("records"):
+            found.setdefault(self.cell_key(run), []).append(run)
+        return found
+
     def _signed(self, samples: Candidates) -> Candidates:
-        return samples if self.is_maximal else [sample._replace(mean=-sample.mean) for sample in samples]
+        return samples if self.is_maximal else fewer_is_better(samples)
 
     def interval(self, cell: Mapping[Any, Any]) -> tuple[float, float]:
         """Student's 95 % interval of a cell's mean (`analysis.stats.mean_interval`); NaN for fewer than two seeds."""
@@ -370,7 +401,7 @@ def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds:
     finished = [run for run in members if run["outcome"] == "finished"]
     outcomes = Counter(run["outcome"] for run in members)
     first = members[0]
-    choice = {name: first[name] for name in tuned if first[name] is not None}
+    choice = _chosen(first, tuned)
     shares = [run["cap_share"] for run in finished if shown(run["cap_share"]) != "-"]
     lost = outcomes["diverged"] + outcomes["stopped"]
     measured = min(len(values), len(scored))
@@ -378,7 +409,7 @@ def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds:
         **{name: first[name] for name in TABLE_KEYS},
         **{name: value for name, value in first.items() if name not in (*_OF_RUNS, *tuned, *TABLE_KEYS)},
         **choice,
-        "selected": " ".join(f"{name}={value}" for name, value in choice.items()),
+        "selected": _chosen_text(first, tuned),
         "seeds": seeds,
         "n": len(values),
         "mean": statistics.fmean(values) if values else math.nan,
@@ -393,6 +424,15 @@ def _describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds:
         "lost": lost,
         "lacking": seeds - measured - lost,
     }
+
+
+def _chosen(run: Mapping[Any, Any], tuned: Sequence[str]) -> dict[str, Any]:
+    """The tuned fields that apply to a run."""
+    return {name: run[name] for name in tuned if shown(run[name]) != "-"}
+
+
+def _chosen_text(run: Mapping[Any, Any], tuned: Sequence[str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in _chosen(run, tuned).items())
 
 
 def _choice(ranked: Sequence[Mapping[str, Any]], protocol: Protocol, maximal: bool) -> dict[str, Any]:

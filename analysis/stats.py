@@ -60,6 +60,11 @@ class Difference(NamedTuple):
         return self.p_above < self.p_below
 
 
+def fewer_is_better(samples: Candidates) -> Candidates:
+    """The samples of a quantity of which less is better, so that `difference` takes more for better."""
+    return [sample._replace(mean=-sample.mean) for sample in samples]
+
+
 def untested(reason: str, estimate: float = math.nan, n: int = 0) -> Difference:
     """A difference of which nothing can be said, and why."""
     return Difference(estimate, math.nan, math.nan, math.nan, math.nan, n, reason)

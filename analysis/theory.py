@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from analysis.curves import PUBLISHED, Line
+from analysis.curves import FAILS, PUBLISHED, Line
+from analysis.select import CAPPED, Selection
+from analysis.stats import LEVEL, Difference, difference, fewer_is_better, holm
 from trainer import bounds
 from trainer.history import HITS
 from trainer.published import decreasing_step, radius_and_step
 
+VIOLATIONS: Final = ("gamma", "descent", "lemmas")
+
 
 def methods(lines: Sequence[Line]) -> pd.DataFrame:
-    """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, and whether it is first."""
+    """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, steps at the cap."""
     rows = []
     for line in lines:
         row: dict[str, Any] = {
@@ -38,7 +43,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
                 f"std {name}": float(np.std(reached, ddof=1)) if whole and of > 1 else math.nan,
                 f"reached {name}": len(reached),
             }
-        rows.append({**row, "budget": int(line.cell["budget"])})
+        rows.append({**row, "budget": int(line.cell["budget"]), "cap share": line.cap_share, "edge": line.cell["edge"]})
     frame = pd.DataFrame(rows)
     order = ["iterations 1e-10", "iterations 1e-6", "final mean"]
     first = [group.sort_values(order).index[0] for _, group in frame.groupby("problem", sort=False)]
@@ -46,7 +51,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
 
 
 def checks(lines: Sequence[Line]) -> pd.DataFrame:
-    """One row per line and statement of the paper: the bound, what was measured, whether it holds, violations."""
+    """One row per line and statement of the paper: the bound, what was measured, the verdict, violations."""
     rows = []
     for line in lines:
         for statement in line.statements:
@@ -60,58 +65,111 @@ def checks(lines: Sequence[Line]) -> pd.DataFrame:
                     "measured": line.measured(statement),
                     "bound": statement.bound,
                     "stays": statement.stays,
-                    "share": line.share(statement),
-                    "holds": line.holds(statement),
-                    "violations gamma": line.violations("gamma"),
-                    "violations descent": line.violations("descent"),
+                    **dict(zip(("share", "share low", "share high"), line.share(statement), strict=True)),
+                    "verdict": line.verdict(statement),
+                    **{f"violations {which}": line.violations(which) for which in VIOLATIONS},
                 }
             )
     return pd.DataFrame(rows)
 
 
-def verdicts(lines: Sequence[Line]) -> list[str]:
-    """Per problem and Polyak line, whether it reaches 1e-10 before every other method; what does not hold."""
-    found = []
-    for title, members in by_problem(lines):
-        ours = [line for line in members if line.is_ours and not line.is_lost]
-        others = [line for line in members if not line.is_ours and not line.is_lost]
-        for line in ours if others else []:
-            found.append(f"{title}: {_race(line, others)}")
+def verdicts(lines: Sequence[Line], selection: Selection) -> list[str]:
+    """Whom each Polyak line beats; what does not hold or is vacuous; caps that hold always; choices at an edge."""
+    found = races(lines, selection)
     for line in lines:
         for statement in line.statements:
-            if line.holds(statement) is False:
+            if line.verdict(statement) == FAILS:
                 found.append(
                     f"{line.title}: {statement.name} does not hold for {line.label}: it comes to "
-                    f"{line.share(statement):.4g} times its bound"
+                    f"{line.share(statement)[0]:.4g} times its bound"
                 )
-        for which in ("gamma", "descent"):
+        for which in VIOLATIONS:
             if line.violations(which):
                 found.append(f"{line.title}: {line.label}: {line.violations(which)} violations of the {which} bound")
+        if line.cap_share > CAPPED:
+            found.append(
+                f"{line.title}: {line.label}: the cap is active in {line.cap_share:.1%} of the steps: "
+                f"this is the constant step size gamma_b = {line.cap:g}"
+            )
+        if line.cell["edge"]:
+            chosen = ", ".join(f"{name} = {line.cell[name]:g}" for name in line.cell["edge"].split())
+            found.append(
+                f"{line.title}: {line.label}: {chosen} is at the edge of its grid of {line.cell['candidates']} "
+                "candidates; a better value may lie outside"
+            )
     return found + [text for line in lines for text in _remarks(line)]
 
 
-def _race(line: Line, others: Sequence[Line]) -> str:
-    level = HITS[-1]
-    mine, of = line.iterations(level)
-    if len(mine) < of:
-        best = min(others, key=lambda other: other.means["suboptimality/relative"].iloc[-1])
-        own, theirs = (one.means["suboptimality/relative"].iloc[-1] for one in (line, best))
-        word = "below" if own < theirs else "not below"
-        return (
-            f"{line.label} does not reach {level:g} within {int(line.means.index[-1])} steps; it ends at {own:.2e}, "
-            f"{word} the best other, {best.label} at {theirs:.2e}"
-        )
-    slower: list[str] = []
-    faster: list[str] = []
-    for other in others:
-        theirs, count = other.iterations(level)
-        later = len(theirs) < count or np.mean(theirs) > np.mean(mine)
-        when = f"{np.mean(theirs):.0f}" if len(theirs) == count else f"not within {int(other.means.index[-1])}"
-        (slower if later else faster).append(f"{other.label} ({when})")
-    text = f"{line.label} reaches {level:g} after {np.mean(mine):.0f} iterations (n = {of})"
-    if slower:
-        text += f", fewer than {', '.join(slower)}"
-    return f"{text}; NOT fewer than {', '.join(faster)}" if faster else text
+@dataclass(frozen=True)
+class Race:
+    """A Polyak line against another method of its problem: by how much it is ahead, and the p value after Holm."""
+
+    line: Line
+    rival: Line
+    unit: str  # iterations, or final
+    found: Difference
+    p: float
+
+    @property
+    def result(self) -> str:
+        """`ahead of`, `behind`, or `not told from`."""
+        if not self.p < LEVEL:
+            return "not told from"
+        return "ahead of" if self.found.is_above else "behind"
+
+
+def races(lines: Sequence[Line], selection: Selection) -> list[str]:
+    """Per problem and Polyak line, whether it is ahead of the others: by the interval of the difference over repeats.
+
+    In iterations to 1e-10 if every repeat of the Polyak line comes so far; a rival that does not counts with all of
+    its steps, which is less than it needs. Else in the final relative suboptimality. The choice among candidates is
+    accounted for (`analysis.stats.difference`), and Holm's correction is over all pairs of the sweep.
+    """
+    pairs = []
+    for _, members in by_problem([line for line in lines if not line.is_lost and not line.cell["undecided"]]):
+        for line in (line for line in members if line.is_ours):
+            pairs += [(line, other, *_against(line, other, selection)) for other in members if not other.is_ours]
+    adjusted = holm([found.p for *_, found in pairs])
+    every = [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+    by_line = [[race for race in every if race.line is line] for line in lines]
+    return [f"{members[0].line.title}: {_race(members)}" for members in by_line if members]
+
+
+def _against(line: Line, other: Line, selection: Selection) -> tuple[str, Difference]:
+    reached, of = line.iterations(HITS[-1])
+    if len(reached) < of:
+        return "final", selection.difference([line.cell], [other.cell])
+    column = f"last/iterations/{HITS[-1]:.0e}"
+    ours, theirs = (selection.by_candidate(one.cell, column, float(one.means.index[-1])) for one in (line, other))
+    return "iterations", difference([fewer_is_better(ours)], [fewer_is_better(theirs)])
+
+
+def _race(members: Sequence[Race]) -> str:
+    line, unit = members[0].line, members[0].unit
+    mine, of = line.iterations(HITS[-1])
+    steps = int(line.means.index[-1])
+    if unit == "iterations":
+        head = f"{line.label} reaches {HITS[-1]:g} after {np.mean(mine):.0f} iterations (n = {of})"
+    else:
+        final = line.means["suboptimality/relative"].iloc[-1]
+        head = f"{line.label} ends at {final:.2e} after {steps} steps (n = {of})"
+    parts = []
+    for result in ("ahead of", "not told from", "behind"):
+        some = [race for race in members if race.result == result]
+        if some:
+            parts.append(f"{result} {', '.join(_rival(race) for race in some)}")
+    return f"{head}: {'; '.join(parts)}"
+
+
+def _rival(race: Race) -> str:
+    """`khanh2024 (by 3269 [3100, 3437])`: the difference, ours the smaller, with its interval."""
+    found = race.found
+    form = ".0f" if race.unit == "iterations" else ".2g"
+    theirs, count = race.rival.iterations(HITS[-1])
+    at_least = "at least " if race.unit == "iterations" and len(theirs) < count else ""
+    if math.isnan(found.low):
+        return f"{race.rival.label} (by {at_least}{found.estimate:{form}}, {found.reason})"
+    return f"{race.rival.label} (by {at_least}{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}])"
 
 
 def _remarks(line: Line) -> list[str]:

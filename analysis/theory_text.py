@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from analysis.curves import Line
+from analysis.curves import FAILS, Line
 from analysis.formats import markdown
-from analysis.theory import by_problem, checks, methods, verdicts
+from analysis.select import Selection
+from analysis.theory import VIOLATIONS, by_problem, checks, methods, verdicts
 
 LEVELS = ("1e-6", "1e-10")
 
 
-def render_theory(lines: Sequence[Line], name: str) -> str:
+def render_theory(lines: Sequence[Line], name: str, selection: Selection) -> str:
     """The whole text, Markdown."""
     methods_, checks_ = methods(lines), checks(lines)
     parts = [f"{name}: the paper's bounds beside what was measured"]
@@ -24,7 +26,7 @@ def render_theory(lines: Sequence[Line], name: str) -> str:
         stated = checks_[checks_["problem"] == title] if len(checks_) else checks_
         if len(stated):
             parts.append(markdown(_checks(stated)))
-    parts.append("\n".join([*_legend(checks_), "", *(f"- {text}" for text in verdicts(lines))]).strip())
+    parts.append("\n".join([*_legend(checks_), "", *(f"- {text}" for text in verdicts(lines, selection))]).strip())
     return "\n\n".join(parts)
 
 
@@ -42,6 +44,7 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
         "method",
         "final relative suboptimality",
         *(f"iterations to {level}" for level in LEVELS),
+        "steps at the cap",
         "runs chosen from",
     ]
     rows = [head]
@@ -50,7 +53,7 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
         final = _with_std(row["final mean"], row["final std"], ".2e")
         if not row["n"]:
             what = "diverged" if row["diverged"] == row["seeds"] else "none finished"
-            rows.append([name, f"{what} {row['seeds']}/{row['seeds']}", *["-"] * len(LEVELS), str(row["budget"])])
+            rows.append([name, f"{what} {row['seeds']}/{row['seeds']}", *["-"] * len(LEVELS), "-", str(row["budget"])])
             continue
         if row["n"] < row["seeds"]:
             lost = f", {row['diverged']} diverged" if row["diverged"] else ""
@@ -62,7 +65,8 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
                 reached.append(f"> {row['steps']}" + (f" ({count}/{row['seeds']} reach it)" if count else ""))
             else:
                 reached.append(_with_std(mean, row[f"std {level}"], ".0f"))
-        rows.append([name, final, *reached, str(row["budget"])])
+        capped = "-" if math.isnan(row["cap share"]) else f"{row['cap share']:.1%}"
+        rows.append([name, final, *reached, capped, str(row["budget"])])
     return rows
 
 
@@ -77,6 +81,7 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
         "verdict",
         "below gamma",
         "above descent",
+        "against lemmas",
     ]
     rows = [head]
     for row in frame.to_dict("records"):
@@ -89,10 +94,9 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
                 form.format(row["measured"]),
                 bound,
                 f"{row['stays']:.3g}" if row["stays"] else "0",
-                "-" if math.isnan(row["share"]) else f"{row['share']:.2g}",
-                {True: "holds", False: "**does not hold**"}.get(row["holds"], "not reached yet"),
-                _count(row["violations gamma"]),
-                _count(row["violations descent"]),
+                _share(row),
+                f"**{row['verdict']}**" if row["verdict"] == FAILS else row["verdict"],
+                *(_count(row[f"violations {which}"]) for which in VIOLATIONS),
             ]
         )
     return rows
@@ -112,10 +116,19 @@ def _legend(checks_: pd.DataFrame) -> list[str]:
     }
     return [
         *(text for kind, text in texts.items() if kind in kinds),
-        "E is the mean over the runs; 'of bound' is the largest share of the bound at a recorded step: above 1 it does "
-        "not hold. The last two columns count steps of all runs at which a step size was below its bound, or "
-        "||x - x*||^2 above the descent property, each by more than rounding.",
+        "E is the mean over the runs; 'of bound' is the largest share of the bound at a recorded step, with its 95 % "
+        "interval if the statement is one in expectation: it holds if all of it is at most 1. Vacuous: the bound is "
+        "never below what it bounds was at the start. The last three columns count steps of all runs, by more than "
+        "rounding: a step size below its bound, ||x - x*||^2 above the descent property, and an inequality of the "
+        "auxiliary lemmas that did not hold.",
     ]
+
+
+def _share(row: Mapping[Any, Any]) -> str:
+    if math.isnan(row["share"]):
+        return "-"
+    interval = "" if row["share high"] == row["share"] else f" [{row['share low']:.2g}, {row['share high']:.2g}]"
+    return f"{row['share']:.2g}{interval}"
 
 
 def _with_std(mean: float, std: float, form: str) -> str:
