@@ -219,7 +219,7 @@ def theory(
             paths.append(out / f"{file}.csv")
     except OSError as error:
         raise UserError(f"--out: {out} cannot be written: {error}") from None
-    print(render_theory(lines, title, selection))
+    print(render_theory(lines, title))
     print("\n".join(map(str, paths)), file=sys.stderr)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.frames import plain
 from analysis.select import Selection, shown
-from analysis.stats import LEVEL, Sample, mean_interval
+from analysis.stats import LEVEL, Candidates, Sample, mean_interval
 from trainer import bounds
 from trainer.coverage import ROUNDING as COVERED
 from trainer.coverage import is_lower_bound
@@ -28,6 +28,8 @@ FLOOR: Final = 1e-24
 """||x - x*||^2 relative to its start below which the rounding of x shows."""
 CLOSE: Final = 1e-3
 """Relative suboptimality at which f(x^t) -> f* counts as seen."""
+FINAL: Final = "suboptimality/relative"
+HIT: Final = "iterations/1e-10"
 HOLDS, FAILS, VACUOUS = "holds", "does not hold", "vacuous"
 ROUNDING: Final = 1e-9
 """By how much a measured factor may exceed its bound: means over seeds are sums of rounded numbers."""
@@ -46,6 +48,11 @@ class Statement:
     bound: float
     stays: float = 0.0
 
+    def after(self, steps: np.ndarray, distance: Any) -> np.ndarray:
+        """The bound after `steps` steps, for ||x^0 - x*||^2 = `distance`."""
+        factor = self.bound**steps if self.kind == "rate" else self.bound / np.maximum(steps, 1)
+        return np.asarray(factor * distance + self.stays)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -58,6 +65,8 @@ class Line:
     cell: Mapping[Any, Any]
     run: Mapping[Any, Any]  # the fields of one of its runs
     history: pd.DataFrame  # trial_id, seed, step and the columns of a convex task
+    candidates: Mapping[str, Candidates] = field(default_factory=dict)
+    """By column, the last values of the cell's candidates, the chosen one first; without any its own are taken."""
 
     @property
     def is_full(self) -> bool:
@@ -177,10 +186,7 @@ class Line:
 
     def curve(self, statement: Statement, steps: np.ndarray) -> np.ndarray:
         """The bound of a statement after `steps` steps: of E||x^t - x*||^2, or of E[f(mean) - f*]."""
-        distance = self.start[1]
-        if statement.kind == "rate":
-            return np.asarray(statement.bound**steps * distance + statement.stays)
-        return np.asarray(statement.bound * distance / np.maximum(steps, 1) + statement.stays)
+        return statement.after(steps, self.start[1])
 
     def measured(self, statement: Statement) -> float:
         """What stands beside the statement's bound.
@@ -201,29 +207,32 @@ class Line:
         return float(np.max(above * steps) / distance)
 
     def share(self, statement: Statement) -> tuple[float, float, float]:
-        """The largest share of its bound that a mean has come to at any recorded step, and its interval there.
+        """The share of its own bound that a run has come to: the largest of all recorded steps, and its interval.
 
-        Of a statement in expectation the interval is Student's over the runs, at the step whose upper end is the
-        largest; low is at the level 0.05 for all steps together. A statement about every run has no interval: low and
-        high are the share. All are NaN of a limit.
+        A run's own bound is that from its own ||x^0 - x*||^2. Of a statement in expectation the share is the mean over
+        the runs, its interval is Student's; low is at the level 0.05 for all steps together. A statement about every run
+        has the largest share of any of them, and no interval: low and high are the share. NaN of a limit.
         """
         if statement.kind == "limit":
             return math.nan, math.nan, math.nan
         column = {"rate": "distance", "cesaro": "suboptimality/cesaro"}[statement.kind]
-        by_step = pd.DataFrame({"mean": self.means[column], "std": self.stds[column], "n": self.counts})
+        seen = self.history.pivot(index="step", columns="trial_id", values=column)
+        starts = self.history.sort_values("step").drop_duplicates("trial_id").set_index("trial_id")
+        distances = (starts["distance"] / starts["distance/relative"])[seen.columns].to_numpy()
         if statement.kind == "rate" and not statement.stays:
-            by_step = by_step[by_step["mean"] > FLOOR * self.start[1]]  # below it x is rounded, while the bound falls
-        if not len(by_step):
+            seen = seen[seen.mean(axis=1) > FLOOR * distances.mean()]  # below it x is rounded, while the bound falls
+        if not len(seen):
             return 0.0, 0.0, 0.0
-        curve = self.curve(statement, by_step.index.to_numpy(dtype=float))
-        mean = np.where(curve > 0, by_step["mean"] / np.where(curve > 0, curve, 1.0), math.inf)
-        largest = float(mean.max())
+        bound = statement.after(seen.index.to_numpy(dtype=float)[:, None], distances[None, :])
+        if (bound <= 0).any():
+            return math.inf, math.inf, math.inf
+        shares = seen.to_numpy() / bound
         if self.is_full:
-            return largest, largest, largest
-        samples = [Sample(*row) for row in by_step.itertuples(index=False)]
-        highs = np.array([mean_interval(sample)[1] for sample in samples]) / curve
-        lows = np.array([mean_interval(sample, level=LEVEL / len(samples))[0] for sample in samples]) / curve
-        return largest, float(lows.max()), float(highs.max())
+            return float(shares.max()), float(shares.max()), float(shares.max())
+        samples = [Sample.of(row) for row in shares]
+        lows = [mean_interval(sample, level=LEVEL / len(samples))[0] for sample in samples]
+        highs = [mean_interval(sample)[1] for sample in samples]
+        return float(shares.mean(axis=1).max()), max(lows), max(highs)
 
     def is_vacuous(self, statement: Statement) -> bool:
         """Whether the bound is never below what it bounds was at the start, so that it says nothing."""
@@ -253,6 +262,13 @@ class Line:
         """The share of the steps of all runs at the cap gamma_b, NaN for a method without one."""
         has_cap = self.run["scheduler"] == "polyak"
         return float(self.cell["cap_share"]) if has_cap and not _is_missing(self.cell["cap_share"]) else math.nan
+
+    def last_values(self, column: str) -> Candidates:
+        """The last values of a column of the cell's candidates: one that a run has not reached counts as its steps."""
+        if column in self.candidates:
+            return self.candidates[column]
+        last = self.history.sort_values("step").drop_duplicates("trial_id", keep="last")
+        return [Sample.of(last[column].fillna(last["step"]).tolist())]
 
     def violations(self, which: str) -> int | None:
         """Steps of all runs in which an inequality did not hold; None where the paper claims none."""
@@ -321,7 +337,13 @@ def _line(
     problem = problem_of(str(run["task"]), options)
     size = int(run["batch_size"])
     title = _title(run, options, problem, size, shared)
-    line = Line(_label(selection, run), title, problem, size, cell, run, history)
+    steps = float(history["step"].max()) if len(history) else math.nan
+    candidates = {
+        column: selection.by_candidate(cell, f"last/{column}", steps)
+        for column in (FINAL, HIT)
+        if not cell["undecided"] and f"last/{column}" in selection.pulled.runs
+    }
+    line = Line(_label(selection, run), title, problem, size, cell, run, history, candidates)
     if line.is_ours and not line.decreases and line.smooth * line.rho > 1 + COVERED:
         letter = "L" if line.is_full else "L_max"
         raise UserError(

@@ -263,6 +263,8 @@ def _cross(look: Mapping[str, Any], transform: Any, marker: str = "x") -> dict[s
 
 
 def _square(cell: Mapping[Any, Any], metric: str) -> str:
+    if math.isnan(cell["mean"]) and cell["n"]:
+        return "undecided"
     if not cell["n"]:
         return "diverged" if cell["diverged"] else "no run"
     text = f"{cell['mean'] * scale_of(metric):.2f}" if is_accuracy(metric) else f"{cell['mean']:.3g}"

@@ -55,7 +55,7 @@ class Selection:
     NaN without a runner-up), `ties` (other candidates with its score), `edge` (tuned fields whose chosen value is at an
     end of what was tried, or of the range of a drawn search).
     `undecided` says why a cell has no verdict yet, and is empty if it is decided. A cell of several candidates that is
-    undecided has no mean; `leading` names those that could still win.
+    undecided has no mean; `leading` names those that could still win, and the counts are of the first of them.
     `values`: one row per run of the chosen candidates, with its `value`.
     `candidates`: one row per candidate with its `rank` in the cell, 1 the chosen one, and its `score`.
     """
@@ -263,20 +263,21 @@ def _undecided(
     """What a cell says that is undecided; with several candidates it has no mean of one of them."""
     if candidates == 1:
         return {"undecided": f"{winner['lacking']} of {winner['seeds']} seeds have no result"}
+    leading = sorted(
+        [*([] if winner["lacking"] else [winner]), *rivals], key=lambda row: _order(row["lost"], row["score"], maximal)
+    )
     runs = sum(row["lacking"] for row in rivals)
-    leading = [*([] if winner["lacking"] else [winner]), *rivals]
-    leading.sort(key=lambda row: _order(row["lost"], row["score"], maximal))
-    totals = {name: sum(row[name] for row in leading) for name in OUTCOMES}
-    why = ", ".join(f"{totals[name]} {name}" for name in ("failed", "missing") if totals[name])
+    failed = sum(row["failed"] for row in rivals)
     begun = [f"{row['selected']} {_so_far(row, metric)}" for row in leading if row["n"]]
     more = [f"{len(begun) - MOST_LEADING} more"] if len(begun) > MOST_LEADING else []
     return {
+        **{name: leading[0][name] for name in ("n", "scored", *OUTCOMES, "lost", "stalled")},
         **dict.fromkeys(("mean", "std", "score", "margin", "cap_share"), math.nan),
-        **dict.fromkeys(("n", "scored", "ties", "stalled"), 0),
         **dict.fromkeys(("selected", "runner_up", "edge"), ""),
         **dict.fromkeys(tuned),
-        **totals,
-        "undecided": f"{runs} {'run' if runs == 1 else 'runs'} without a result could change the choice ({why})",
+        "ties": 0,
+        "undecided": f"{runs} {'run' if runs == 1 else 'runs'} without a result could change the choice"
+        + (f" ({failed} failed)" if failed else ""),
         "leading": "; ".join([*begun[:MOST_LEADING], *more]),
     }
 

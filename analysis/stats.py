@@ -28,10 +28,11 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, values: Collection[float]) -> Sample:
-        """Of values in any order; std is NaN for n = 1, and both are for n = 0."""
+        """Of values in any order; std is NaN for n = 1 and for infinite values, and both are for n = 0."""
         n = len(values)
         array = np.array(sorted(values), dtype=float)
-        return cls(float(array.mean()) if n else math.nan, float(array.std(ddof=1)) if n > 1 else math.nan, n)
+        std = float(array.std(ddof=1)) if n > 1 and np.isfinite(array).all() else math.nan
+        return cls(float(array.mean()) if n else math.nan, std, n)
 
 
 Candidates = Sequence[Sample]

@@ -147,7 +147,7 @@ def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
     seeds, n = cell["seeds"], cell["n"]
     notes = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
     if cell.get("undecided") and cell["candidates"] > 1:
-        return f"undecided: {cell['leading'] or ', '.join(notes)}"
+        return f"undecided: {cell['leading'] or 'no seed has finished'}"
     if not n:
         return f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(notes)}"
     text = number(cell["mean"], metric)

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from analysis.curves import FAILS, PUBLISHED, Line
-from analysis.select import CAPPED, Selection
+from analysis.curves import FAILS, FINAL, HIT, PUBLISHED, Line
+from analysis.select import CAPPED
 from analysis.stats import LEVEL, Difference, difference, fewer_is_better, holm
 from trainer import bounds
 from trainer.history import HITS
@@ -73,9 +73,9 @@ def checks(lines: Sequence[Line]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def verdicts(lines: Sequence[Line], selection: Selection) -> list[str]:
+def verdicts(lines: Sequence[Line]) -> list[str]:
     """Whom each Polyak line beats; what does not hold or is vacuous; caps that hold always; choices at an edge."""
-    found = races(lines, selection)
+    found = races(lines)
     for line in lines:
         for statement in line.statements:
             if line.verdict(statement) == FAILS:
@@ -118,7 +118,7 @@ class Race:
         return "ahead of" if self.found.is_above else "behind"
 
 
-def races(lines: Sequence[Line], selection: Selection) -> list[str]:
+def races(lines: Sequence[Line]) -> list[str]:
     """Per problem and Polyak line, whether it is ahead of the others: by the interval of the difference over repeats.
 
     In iterations to 1e-10 if every repeat of the Polyak line comes so far; a rival that does not counts with all of
@@ -128,20 +128,18 @@ def races(lines: Sequence[Line], selection: Selection) -> list[str]:
     pairs = []
     for _, members in by_problem([line for line in lines if not line.is_lost and not line.cell["undecided"]]):
         for line in (line for line in members if line.is_ours):
-            pairs += [(line, other, *_against(line, other, selection)) for other in members if not other.is_ours]
+            pairs += [(line, other, *_against(line, other)) for other in members if not other.is_ours]
     adjusted = holm([found.p for *_, found in pairs])
     every = [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
     by_line = [[race for race in every if race.line is line] for line in lines]
     return [f"{members[0].line.title}: {_race(members)}" for members in by_line if members]
 
 
-def _against(line: Line, other: Line, selection: Selection) -> tuple[str, Difference]:
+def _against(line: Line, other: Line) -> tuple[str, Difference]:
     reached, of = line.iterations(HITS[-1])
-    if len(reached) < of:
-        return "final", selection.difference([line.cell], [other.cell])
-    column = f"last/iterations/{HITS[-1]:.0e}"
-    ours, theirs = (selection.by_candidate(one.cell, column, float(one.means.index[-1])) for one in (line, other))
-    return "iterations", difference([fewer_is_better(ours)], [fewer_is_better(theirs)])
+    unit, column = ("iterations", HIT) if len(reached) == of else ("final", FINAL)
+    ours, theirs = (fewer_is_better(one.last_values(column)) for one in (line, other))
+    return unit, difference([ours], [theirs])
 
 
 def _race(members: Sequence[Race]) -> str:

@@ -10,13 +10,12 @@ import pandas as pd
 
 from analysis.curves import FAILS, Line
 from analysis.formats import markdown
-from analysis.select import Selection
 from analysis.theory import VIOLATIONS, by_problem, checks, methods, verdicts
 
 LEVELS = ("1e-6", "1e-10")
 
 
-def render_theory(lines: Sequence[Line], name: str, selection: Selection) -> str:
+def render_theory(lines: Sequence[Line], name: str) -> str:
     """The whole text, Markdown."""
     methods_, checks_ = methods(lines), checks(lines)
     parts = [f"{name}: the paper's bounds beside what was measured"]
@@ -26,7 +25,7 @@ def render_theory(lines: Sequence[Line], name: str, selection: Selection) -> str
         stated = checks_[checks_["problem"] == title] if len(checks_) else checks_
         if len(stated):
             parts.append(markdown(_checks(stated)))
-    parts.append("\n".join([*_legend(checks_), "", *(f"- {text}" for text in verdicts(lines, selection))]).strip())
+    parts.append("\n".join([*_legend(checks_), "", *(f"- {text}" for text in verdicts(lines))]).strip())
     return "\n\n".join(parts)
 
 
@@ -116,19 +115,19 @@ def _legend(checks_: pd.DataFrame) -> list[str]:
     }
     return [
         *(text for kind, text in texts.items() if kind in kinds),
-        "E is the mean over the runs; 'of bound' is the largest share of the bound at a recorded step, with its 95 % "
-        "interval if the statement is one in expectation: it holds if all of it is at most 1. Vacuous: the bound is "
-        "never below what it bounds was at the start. The last three columns count steps of all runs, by more than "
-        "rounding: a step size below its bound, ||x - x*||^2 above the descent property, and an inequality of the "
-        "auxiliary lemmas that did not hold.",
+        "E is the mean over the runs; 'of bound' is the largest share of its own bound that a run has come to at a "
+        "recorded step, or if the statement is one in expectation the mean share with the upper end of its 95 % "
+        "interval: it holds if that is at most 1. Vacuous: the bound is never below what it bounds was at the start. The "
+        "last three columns count steps of all runs, by more than rounding: a step size below its bound, ||x - x*||^2 "
+        "above the descent property, and an inequality of the auxiliary lemmas that did not hold.",
     ]
 
 
 def _share(row: Mapping[Any, Any]) -> str:
     if math.isnan(row["share"]):
         return "-"
-    interval = "" if row["share high"] == row["share"] else f" [{row['share low']:.2g}, {row['share high']:.2g}]"
-    return f"{row['share']:.2g}{interval}"
+    upper = "" if row["share high"] == row["share"] else f" (up to {row['share high']:.2g})"
+    return f"{row['share']:.2g}{upper}"
 
 
 def _with_std(mean: float, std: float, form: str) -> str:

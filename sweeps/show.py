@@ -85,7 +85,7 @@ def show_status(name: str, found: Mapping[str, Any], note: str, console: Console
         table.add_column(column, justify="left" if column == "cell" else "right")
     for cell in found["cells"][:MOST_CELLS]:
         best = "" if cell["best"] is None else shown_number(cell["best"])
-        counted = {**cell["counts"], "stalled": cell["stalled"]}
+        counted = {**cell["counts"], "stalled": cell.get("stalled", 0)}
         table.add_row(label(cell["cell"]), *[str(counted.get(state, 0)) for state in states], best)
     table.add_section()
     table.add_row("all", *[str({**counts, "stalled": found["stalled"]}[state]) for state in states], "")

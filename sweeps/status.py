@@ -37,8 +37,8 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
             {
                 "cell": members[0].cell,
                 "counts": dict(Counter(made.state(trial) for trial in members)),
-                "stalled": sum(trial.trial_id in stalled for trial in members),
                 "best": pick(found) if found else None,
+                **({"stalled": held} if (held := sum(trial.trial_id in stalled for trial in members)) else {}),
             }
         )
     return {

@@ -69,7 +69,8 @@ def test_a_winner_with_missing_or_diverged_seeds_is_marked(tmp_path: Path) -> No
 
     text = render(select(sweep(tmp_path, score)), "markdown")
     assert "90.00 +- 1.41 (2/3, 1 diverged)" in text
-    assert "**94.00** (1/3, 1 diverged, 1 missing)" in text
+    assert "| 94.00 (1/3, 1 diverged, 1 missing)" in text, "no mark while a seed is missing"
+    assert "rho 0.1: no verdict: undecided is polyak" in text
     assert text.count("diverged 3/3") == 2
 
 
@@ -85,11 +86,11 @@ def test_the_table_says_what_it_shows(tmp_path: Path) -> None:
         "",
         "selected: constant lr=0.1",
         "chosen from, runs per cell: constant 9; polyak 3",
+        "bold: the best of its row, and every entry that cannot be told from it (Welch's t, Holm over all pairs in the "
+        "rows of the table, 0.05); intervals are 95 %, of one difference each",
         "best against runner-up:",
-        "  rho 0.1: polyak over constant by 5.00 (every difference is the same)",
-        "  rho 0.4: polyak over constant by 5.00 (every difference is the same)",
-        "  n = 3: the t test trusts that differences are normal; without that trust no test of 3 pairs comes below "
-        "p = 0.25",
+        "  rho 0.1: polyak over constant by 5.00 [3.05, 7.85], p = 0.0048 (n = 3): shown",
+        "  rho 0.4: polyak over constant by 5.00 [3.05, 7.85], p = 0.0048 (n = 3): shown",
     ]
 
 
@@ -107,7 +108,7 @@ def test_a_metric_to_minimise_selects_the_lowest(tmp_path: Path) -> None:
 
 
 def test_one_seed_has_no_std(tmp_path: Path) -> None:
-    assert "| 89.00 (n = 1) |" in render(select(sweep(tmp_path, by_lr, seeds=1)), "markdown")
+    assert "| **89.00** (n = 1) | **94.00** (n = 1) |" in render(select(sweep(tmp_path, by_lr, seeds=1)), "markdown")
 
 
 def test_one_table_per_remaining_parameter(tmp_path: Path) -> None:
@@ -204,12 +205,15 @@ def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
         assert pd.isna(row["mean"]) if not finished else row["mean"] == pytest.approx(statistics.fmean(finished))
     chosen = selection.candidates[selection.candidates["rank"] == 1]
     merged = selection.candidates.merge(chosen, on=["rho", "scheduler"], suffixes=("", "_chosen"))
-    assert (merged["n"] <= merged["n_chosen"]).all()
+    complete = (merged["failed"] + merged["missing"] == 0) & (merged["failed_chosen"] + merged["missing_chosen"] == 0)
+    assert (merged["n"] <= merged["n_chosen"])[complete].all()
+    for row in selection.cells.to_dict("records"):
+        assert not (row["undecided"] and row["candidates"] > 1) or (pd.isna(row["mean"]) and row["selected"] == "")
 
 
 # Plots and report.
 
-NAMES = ["robustness", "curves", "sharpness", "gamma", "stability-lr-scheduler=constant", "score"]
+NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler=constant", "score"]
 
 
 def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:

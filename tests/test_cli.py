@@ -144,13 +144,51 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
     assert "0.5000" in run("status", "file", "--store", "store").stdout
 
 
-def test_a_step_size_that_never_falls_is_warned_of(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "file.yaml").write_text(
-        GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
-    )
+@pytest.mark.parametrize(("lr_min", "what"), [("0.01", "the constant step size under another name"), ("0.1", "rises")])
+def test_a_cosine_that_never_falls_is_refused_with_the_reason(run: Run, tmp_path: Path, lr_min: str, what: str) -> None:
+    cosine = GOOD.replace("{value: constant}, lr:", f"{{value: cosine}}, lr_min: {{value: {lr_min}}}, lr:")
+    (tmp_path / "file.yaml").write_text(cosine)
+    answer = run("plan", "file.yaml")
+    assert answer.returncode == 2 and len(answer.stderr.splitlines()) == 1
+    assert f"file.yaml:11: lr_min: {lr_min} is not below lr = 0.01" in answer.stderr and what in answer.stderr
+    settings = ("task=digits", "model=mlp", "optimizer=sgd", "scheduler=cosine", "lr=0.01", f"lr_min={lr_min}")
+    assert run("train", *settings).returncode == 2
+
+
+def test_what_may_not_be_meant_is_warned_of(run: Run, tmp_path: Path) -> None:
+    polyak = GOOD.replace("epochs: {value: 2}", "epochs: {value: 2}\n  momentum: {values: [0.0, 0.9]}")
+    assert polyak != GOOD
+    (tmp_path / "file.yaml").write_text(polyak)
     answer = run("plan", "file.yaml")
     assert answer.returncode == 0
-    assert "warning: cosine with lr_min 0.1 >= lr 0.01: the step size never falls" in answer.stderr
+    assert answer.stderr.count("warning: momentum 0.9 with scheduler polyak: the step size is derived") == 1
+
+
+def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run: Run, tmp_path: Path) -> None:
+    """It held cosine rows that are refused now; what was recorded of them stays readable."""
+    cosine = GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
+    (tmp_path / "file.yaml").write_text(cosine)
+    from sweeps.spec import SweepSpec
+    from sweeps.store import Store
+
+    spec = SweepSpec.load(tmp_path / "file.yaml", recorded=True)
+    store = Store(str(tmp_path / "store"))
+    store.write_sweep(spec)
+    old_names = {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": 1, "step": 3, "partial": False, "sharpness": 0.5}
+    del old_names["ascent_gain"]
+    for trial in spec.trials:
+        record = {"outcome": "finished", "width": 1, "epoch": 2, "seconds": 1.0}
+        store.write_record(trial.trial_id, record)
+        schema = [old_names, {**old_names, "epoch": 2, "gamma/zero_share": 1.0}]
+        store.write_history(trial.trial_id, schema)
+    before = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    assert "6 finished trials are stalled" in run("status", "file", "--store", "store").stdout, "those of polyak"
+    table = run("table", "file", "--store", "store")
+    assert table.returncode == 0 and "**50.00 +- 0.00** (3/3, 3 stalled)" in table.stdout, table.stderr
+    assert run("plot", "file", "--store", "store", "--out", "plots").returncode == 0
+    assert (tmp_path / "plots" / "ascent-gain.csv").exists()
+    assert run("launch", "file.yaml", "--store", "store").returncode == 2
+    assert {path: path.read_bytes() for path in before} == before, "nothing is rewritten"
 
 
 def test_the_store_comes_from_the_environment(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
 
 import pytest
 from conftest import TINY
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -46,7 +47,7 @@ def configs(draw: st.DrawFn) -> dict:
     else:
         values |= {"lr": draw(positive)}
     if scheduler == "cosine":
-        values |= {"lr_min": draw(finite)}
+        values |= {"lr_min": values["lr"] * draw(st.floats(0, 0.99))}
     return values
 
 
@@ -85,6 +86,7 @@ def test_any_change_of_a_value_changes_the_id(values: dict, data: st.DataObject)
         new = old + 1 if (key, old) != ("batch_size", 1437) else old - 1
     else:
         new = data.draw(positive.filter(lambda x: x != old))
+        assume({"lr_min": 0.0, **values, key: new}["lr_min"] < {"lr": math.inf, **values, key: new}["lr"])
     assert TrialConfig.parse({**values, key: new}).trial_id != TrialConfig.parse(values).trial_id
 
 

@@ -36,7 +36,7 @@ def test_the_view_has_the_panels_of_the_sweep(tmp_path: Path) -> None:
         ("Run History Line Plot", "step size gamma"),
         ("Run History Line Plot", "gamma/cap_share of the steps"),
         ("Run History Line Plot", "gamma/zero_share of the steps"),
-        ("Run History Line Plot", "sharpness f(e) - f(x)"),
+        ("Run History Line Plot", "ascent gain f(e) - f(x)"),
     ]
     assert (found["entity"], found["project"], found["displayName"]) == ("lab", "p", "polysweep: made")
     assert "made" in json.dumps(found["spec"]["section"]["runSets"][0]["filters"]), "only the runs with the sweep's tag"
@@ -48,7 +48,7 @@ def test_the_clients_own_model_reads_it_back(tmp_path: Path) -> None:
     found = definition(workspace(sweep(tmp_path, by_lr), "lab", "p"))
     again = ws.Workspace._from_model(internal.View.model_validate(found))
     assert [section.name for section in again.sections] == [
-        "Robustness and stability", "Training curves", "Step size and sharpness",
+        "Robustness and stability", "Training curves", "Step size and ascent gain",
     ]  # fmt: skip
     scatter = again.sections[0].panels[1]
     assert (scatter.x.name, scatter.y.name, scatter.log_x) == ("lr", "test/top1", True)

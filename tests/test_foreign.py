@@ -70,7 +70,7 @@ def test_what_became_of_a_foreign_run_is_its_state_and_its_last_value(wandb_serv
     pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
     outcomes = dict(zip(pulled.runs["trial_id"], pulled.runs["outcome"], strict=True))
     assert outcomes == {"ok": "finished", "nan": "diverged", "bad": "failed", "on": "running"}
-    assert "**0.5000** (1/4, 1 diverged, 1 failed, 1 missing)" in render(select(pulled), "markdown")
+    assert "| 0.5000 (1/4, 1 diverged, 1 failed, 1 missing)" in render(select(pulled), "markdown")
 
 
 def test_filters_are_the_servers(wandb_server: Wandb, tmp_path: Path) -> None:

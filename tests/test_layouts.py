@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from analysis.figures import figures, robustness_scores, save_all
 from analysis.formats import render
 from analysis.pull import pull
 from analysis.select import select
+from analysis.stats import Sample, mean_interval
 from analysis.tables import Layout, mean_std_table
 from sweeps.store import Store
 from trainer.config import TrialConfig
@@ -49,10 +51,10 @@ def test_any_fields_may_be_rows_and_columns(tmp_path: Path) -> None:
     layout = Layout.of(selection, ["optimizer", "rho"], ["scheduler", "gamma_b"])
     text = render(selection, "markdown", layout)
     assert text.splitlines()[2:4] == [
-        "| optimizer | rho | constant -    | polyak 0.5        | polyak 1.0        | polyak 10.0       |",
-        "|-----------|-----|---------------|-------------------|-------------------|-------------------|",
+        "| optimizer | rho | constant -        | polyak 0.5        | polyak 1.0        | polyak 10.0       |",
+        "|-----------|-----|-------------------|-------------------|-------------------|-------------------|",
     ]
-    assert "| usam      | 0.1 | 90.00 +- 1.00 | **95.00 +- 1.00** |" in text
+    assert "| usam      | 0.1 | **90.00 +- 1.00** | **95.00 +- 1.00** |" in text, "24 pairs: not to be told apart"
     by_cap = Layout.of(selection, ["gamma_b"], ["rho"])
     assert (by_cap.rows, by_cap.cols, by_cap.by) == (("gamma_b",), ("rho",), ("scheduler", "optimizer"))
     frame = mean_std_table(selection, rows=["rho"], cols=["scheduler", "gamma_b"], by=["optimizer"])
@@ -88,9 +90,14 @@ def test_csv_has_the_choice_its_budget_and_intervals(tmp_path: Path) -> None:
     frame = analysis.long_table(selection)
     row = frame[frame["scheduler"] == "constant"].iloc[0]
     assert (row["candidates"], row["budget"], row["runner_up"], row["margin"]) == (3, 9, "lr=1.0", pytest.approx(10))
-    assert row["ci_low"] == pytest.approx(89) and row["ci_high"] == pytest.approx(91), "of 3 values: the extremes"
-    assert "90.00 +- 1.00 [89.00, 91.00]" in render(selection, "markdown", intervals=True)
-    assert r"$90.00_{\pm 1.00}$ [89.00, 91.00]" in render(selection, "latex", intervals=True)
+    expected = mean_interval(Sample(0.9, 0.01, 3), candidates=3)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(100 * end for end in expected))
+    assert row["ci_low"] < 100 * (0.9 - 4.303 * 0.01 / math.sqrt(3)), "longer down than Student's for one candidate"
+    assert "90.00 +- 1.00 [86.42, 91.99]" in render(selection, "markdown", intervals=True)
+    assert r"$90.00_{\pm 1.00}$ [86.42, 91.99]" in render(selection, "latex", intervals=True)
+    assert frame["test_accuracy_mean"].tolist() == pytest.approx([90, 87, 95, 92])
+    loss = analysis.long_table(select(selection.pulled, metric="test/loss"))
+    assert "test_accuracy_mean" not in loss and loss["mean"].tolist() == pytest.approx([0.1, 0.13, 0.05, 0.08])
 
 
 def test_hostile_names_stay_text_in_latex(tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_every_figure_has_its_data_and_says_what_it_is(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, capped, **CAPS))
     drawn = {one.name: one for one in figures(selection)}
     assert {name.split("-optimizer")[0] for name in drawn} >= {
-        "robustness", "curves", "gamma", "sharpness", "stability-lr-scheduler=constant",
+        "robustness", "curves", "gamma", "ascent-gain", "stability-lr-scheduler=constant",
         "stability-gamma_b-scheduler=polyak", "heatmap-scheduler=polyak", "score",
     }  # fmt: skip
     heat = drawn["heatmap-scheduler=polyak-optimizer=usam"]
@@ -206,16 +213,19 @@ def test_every_figure_has_its_data_and_says_what_it_is(tmp_path: Path) -> None:
     assert all(len(one.data) for one in drawn.values())
 
 
-def test_a_robustness_score_is_the_drop_from_the_best_radius_to_the_largest(tmp_path: Path) -> None:
+def test_a_robustness_score_is_the_drop_from_the_smallest_radius_to_the_largest(tmp_path: Path) -> None:
     def score(config: TrialConfig) -> list[float] | str:
         if config.scheduler == "polyak" and config.rho == 0.4:
             return "diverged"
         return [0.9 - (config.rho or 0) * (0.1 + 0.01 * config.seed)]
 
     found = robustness_scores(select(sweep(tmp_path, score))).set_index("scheduler")
-    assert found.loc["constant", "drop"] == pytest.approx(0.3 * 0.11) and found.loc["constant", "best_rho"] == 0.1
-    assert found.loc["constant", "std"] == pytest.approx(0.3 * 0.01) and found.loc["constant", "n"] == 3
+    constant = found.loc["constant"]
+    assert constant["drop"] == pytest.approx(0.3 * 0.11) and (constant["smallest_rho"], constant["n"]) == (0.1, 3)
+    assert constant["low"] < constant["drop"] < constant["high"]
     assert found.loc["polyak", "diverged"] and pd.isna(found.loc["polyak", "drop"])
+    rising = robustness_scores(select(sweep(tmp_path / "up", lambda c: [0.5 + (c.rho or 0) + 0.01 * c.seed])))
+    assert (rising["drop"] < 0).all(), "not chosen by the results, so it may be negative"
 
 
 @pytest.mark.parametrize("width", ["page", "column"])

@@ -19,81 +19,101 @@ from scipy import stats
 from analysis.formats import edge_warnings, render
 from analysis.frames import Pulled
 from analysis.select import select
-from analysis.stats import bootstrap_intervals, compare_means, z_score
+from analysis.stats import Sample, compare_means, difference, holm, mean_interval, more_diverged, p_text, rarer
 from analysis.tables import row_verdicts
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 
 numbers = st.floats(-100, 100, allow_nan=False)
+groups = st.lists(numbers, min_size=2, max_size=9)
 
 
-@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=12))
-def test_the_paired_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
-    first, second = (dict(enumerate(values)) for values in zip(*pairs, strict=True))
-    gaps = np.subtract(list(first.values()), list(second.values()))
-    assume(gaps.std() > 1e-6)
-    found = compare_means(first, second)
-    expected = stats.ttest_rel(list(first.values()), list(second.values()))
-    assert found.p == pytest.approx(expected.pvalue, rel=1e-9, abs=1e-300) and found.test == "paired t"
-    assert found.difference == pytest.approx(gaps.mean(), abs=1e-12) and found.n == len(pairs)
-
-
-@given(st.lists(numbers, min_size=2, max_size=9), st.lists(numbers, min_size=2, max_size=9))
-def test_unpaired_seeds_are_compared_by_welchs_test(a: list[float], b: list[float]) -> None:
+@given(groups, groups)
+def test_a_difference_of_two_means_is_welchs_test(a: list[float], b: list[float]) -> None:
     assume(np.std(a) > 1e-6 and np.std(b) > 1e-6)
-    found = compare_means(dict(enumerate(a)), {f"other {i}": value for i, value in enumerate(b)})
-    assert found.test == "Welch t"
-    assert found.p == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue, rel=1e-9, abs=1e-300)
+    found, expected = compare_means(a, b), stats.ttest_ind(a, b, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-9, abs=1e-300)
+    assert found.estimate == pytest.approx(np.mean(a) - np.mean(b), abs=1e-12)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), rel=1e-9, abs=1e-9)
+    assert (found.p < 0.05) == (not found.low <= 0 <= found.high), "interval and test say the same"
+    turned = compare_means(b, a)
+    assert (turned.p_above, turned.high) == pytest.approx((found.p_below, -found.low), rel=1e-9, abs=1e-12)
 
 
-def test_a_paired_test_worked_out_by_hand() -> None:
-    """Differences 1, 2, 3: mean 2, std 1, t = 2 sqrt(3) = 3.464; p = 0.0742 of Student's t with 2 degrees."""
-    found = compare_means({0: 11, 1: 22, 2: 33}, {0: 10, 1: 20, 2: 30})
-    t = 2 * math.sqrt(3)
-    assert found.difference == 2
-    assert found.p == pytest.approx(1 - t / math.sqrt(t**2 + 2)), "the closed form for 2 degrees of freedom"
-    assert not found.is_shown and "no test of 3 pairs comes below p = 0.25" in found.limit
+def test_a_difference_worked_out_by_hand() -> None:
+    """1, 2, 3 against 11, 12, 13: t = 10 / sqrt(2/3), 4 degrees of freedom, p = 0.000256."""
+    found = compare_means({0: 11, 1: 12, 2: 13}, {5: 1, 6: 2, 7: 3})
+    assert (found.estimate, found.n, found.is_above) == (10, 3, True)
+    t = 10 / math.sqrt(2 / 3)
+    x = 4 / (4 + t * t)
+    assert found.p == pytest.approx(1 - math.sqrt(1 - x) * (1 + x / 2)), "the closed form for 4 degrees of freedom"
 
 
-def test_what_one_seed_cannot_show_is_said() -> None:
-    found = compare_means({0: 1.0}, {0: 2.0})
-    assert math.isnan(found.p) and not found.is_shown and found.limit.startswith("one seed shows no spread")
-    assert compare_means({}, {0: 1.0}).test == "no value"
-    assert compare_means(dict.fromkeys(range(6), 1.0) | {0: 1.5}, dict.fromkeys(range(6), 0.0)).limit == ""
+def test_the_best_of_several_candidates_has_to_beat_every_one_and_pays_for_the_choice() -> None:
+    """One candidate against three: its one-sided p counts 4/3 times, theirs 4 times, and the worst of three decides."""
+    one, rivals = Sample.of([5, 6, 7]), [Sample.of([2, 3, 4]), Sample.of([1, 3, 5]), Sample.of([0, 1, 2])]
+    found = difference([[one]], [rivals])
+    tails = [stats.ttest_ind([5, 6, 7], v, equal_var=False, alternative="greater").pvalue
+             for v in ([2, 3, 4], [1, 3, 5], [0, 1, 2])]  # fmt: skip
+    assert found.p_above == pytest.approx(max(tails) * 4 / 3) and found.estimate == 3
+    assert found.p_below == 1
+    turned = difference([rivals], [[one]])
+    assert turned.p_below == pytest.approx(found.p_above) and turned.high == pytest.approx(-found.low)
+    alone = difference([[one]], [rivals[:1]])
+    assert alone.p_above == pytest.approx(2 * tails[0]) and alone.high < found.high
 
 
-def test_equal_differences_prove_nothing_and_no_difference_is_none() -> None:
-    """Rounded accuracies of few images often differ all by the same: a spread of zero is not one that is known."""
-    found = compare_means({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5})
-    assert math.isnan(found.p) and not found.is_shown and found.test == "every difference is the same"
-    assert compare_means({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1
+def test_a_difference_of_differences_adds_variances() -> None:
+    """(4 - 2) - (7 - 6) with equal variances 1/3 of each mean: 1 / sqrt(4/3), 8 degrees of freedom."""
+    cells = [[Sample(mean, 1.0, 3)] for mean in (4.0, 6.0, 2.0, 7.0)]
+    found = difference(cells[:2], cells[2:])
+    assert found.estimate == 1 and found.p == pytest.approx(2 * stats.t.sf(1 / math.sqrt(4 / 3), 8))
 
 
-def test_a_z_score_worked_out_by_hand() -> None:
-    assert z_score(91.0, 0.3, 3, 90.0, 0.4, 3) == pytest.approx(1 / math.sqrt((0.09 + 0.16) / 3))
-    assert math.isnan(z_score(91.0, math.nan, 1, 90.0, 0.4, 3)) and math.isnan(z_score(91.0, 0, 0, 90.0, 0.4, 3))
+def test_what_nothing_can_be_said_of_is_said() -> None:
+    for found, reason in (
+        (compare_means([1.0], [2.0]), "n = 1"),
+        (compare_means([], [2.0]), "no value"),
+        (compare_means([1.0, 1.0], [0.5, 0.5]), "no spread"),
+    ):
+        assert math.isnan(found.p) and math.isnan(found.low) and found.reason == reason
+    assert (p_text(math.nan), p_text(0.214), p_text(1e-9)) == ("", "p = 0.21", "p < 0.0001")
 
 
-def test_bootstrap_intervals_are_scipys_and_do_not_depend_on_the_company() -> None:
-    groups = [[1.0, 2.0, 4.0], [5.0], [0.5, 0.25, 0.125], [3.0, 3.0, 3.0, 9.0]]
-    found = bootstrap_intervals(groups)
-    expected = stats.bootstrap(
-        ([1.0, 2.0, 4.0],), np.mean, method="percentile", batch=500, rng=np.random.default_rng(0)
-    ).confidence_interval
-    assert found[0] == pytest.approx(tuple(expected)) and all(map(math.isnan, found[1]))
-    assert bootstrap_intervals([[4.0, 1.0, 2.0]])[0] == found[0], "neither order nor neighbours matter"
-    assert bootstrap_intervals([groups[3], groups[0]])[1] == found[0]
-    assert bootstrap_intervals(groups, seed=1)[0] != (math.nan, math.nan)
-    state = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr]
-    bootstrap_intervals(groups)
-    assert np.random.get_state()[1].tolist() == state, "the global generator is not touched"  # type: ignore[index, union-attr]
+def test_cells_that_diverged_are_compared_by_fishers_exact_test() -> None:
+    assert more_diverged((3, 0), (0, 3)).p == pytest.approx(stats.fisher_exact([[3, 0], [0, 3]]).pvalue)
+    assert more_diverged((3, 0), (0, 3)).is_above and not more_diverged((0, 3), (3, 0)).is_above
+    assert more_diverged((5, 0), (0, 5)).p == pytest.approx(2 / math.comb(10, 5))
+    assert more_diverged((2, 1), (0, 3)).p == pytest.approx(2 * math.comb(4, 3) / math.comb(6, 3))
+    assert more_diverged((0, 3), (0, 3)).reason == "all seeds of both diverged"
 
 
-def test_a_bootstrap_interval_covers_the_mean_about_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(5)
-    intervals = bootstrap_intervals(rng.normal(size=(400, 30)).tolist())
-    covered = sum(low <= 0 <= high for low, high in intervals) / 400
-    assert 0.90 <= covered <= 0.98, "95 %, a little less for n = 30; 400 draws have a standard error of 1.1 %"
+@given(st.lists(st.floats(0, 1), max_size=9))
+def test_holms_adjustment_against_its_definition(p_values: list[float]) -> None:
+    adjusted = holm([math.nan, *p_values])
+    assert math.isnan(adjusted[0]), "what could not be tested is not counted"
+    for p, found in zip(p_values, adjusted[1:], strict=True):
+        smaller = sorted(q for q in p_values if q <= p)
+        steps = [min(1.0, (len(p_values) - sorted(p_values).index(q)) * q) for q in smaller]
+        assert found == pytest.approx(max(steps)) and found >= p
+
+
+def test_a_share_of_trials_is_judged_exactly() -> None:
+    for count, of in ((0, 96), (3, 12), (12, 12), (1, 96)):
+        found, expected = rarer(count, of, 0.05), stats.binomtest(count, of, 0.05)
+        assert (found.low, found.high) == pytest.approx(tuple(expected.proportion_ci(method="exact")))
+        tails = [stats.binomtest(count, of, 0.05, alternative=side).pvalue for side in ("less", "greater")]
+        assert (found.p_above, found.p_below) == pytest.approx([min(1, 2 * tail) for tail in tails])
+    assert rarer(0, 96, 0.05).p < 0.05 and rarer(0, 12, 0.05).p > 0.05, "12 trials are too few to show that it is rare"
+
+
+def test_an_interval_of_a_mean_is_students_and_longer_downwards_for_the_best_of_several() -> None:
+    sample = Sample.of([0.9, 0.91, 0.95])
+    expected = stats.t.interval(0.95, 2, loc=sample.mean, scale=sample.std / math.sqrt(3))
+    assert mean_interval(sample) == pytest.approx(expected)
+    low, high = mean_interval(sample, candidates=3)
+    assert low < expected[0] and high < expected[1]
+    assert math.isnan(mean_interval(Sample.of([0.9]))[0])
 
 
 # What a choice says of itself.
@@ -125,16 +145,15 @@ def test_the_best_is_compared_with_the_runner_up_over_seeds(tmp_path: Path) -> N
             return "diverged"
         return [0.9 + 0.01 * config.seed + (0.02 * (config.seed + 1) if config.scheduler == "polyak" else 0)]
 
-    selection = select(sweep(tmp_path, score))
+    variants = [{"scheduler": {"value": "constant"}, "lr": {"value": 0.1}}, SPEC["variants"][1]]
+    selection = select(sweep(tmp_path, score, variants=variants))
     first, second = row_verdicts(selection, selection.cells)
-    assert (first.best, first.runner_up, first.comparison.test, first.comparison.n) == (
-        "polyak",
-        "constant",
-        "paired t",
-        3,
-    )
-    assert first.comparison.p == pytest.approx(stats.ttest_rel([0.92, 0.95, 0.98], [0.9, 0.91, 0.92]).pvalue)
-    assert (second.comparison.test, second.comparison.n) == ("Welch t", 2), "one seed has no partner"
+    assert (first.best, first.runner_up, first.difference.n) == ("polyak", "constant", 3)
+    p = [stats.ttest_ind([0.92, 0.95, 0.98][:n], [0.9, 0.91, 0.92], equal_var=False).pvalue for n in (3, 2)]
+    assert first.difference.p == pytest.approx(p[0]) and second.difference.p == pytest.approx(p[1])
+    assert first.p == pytest.approx(2 * p[0]), "Holm over the two rows"
+    assert second.difference.n == 2 and first.text(["rho"], "test/top1").endswith("(n = 3): not shown")
+    assert {key[1] for key in first.marked} == {"polyak", "constant"}, "what cannot be told from the best is marked too"
 
 
 # What must never change a mean or a choice.

@@ -39,7 +39,7 @@ def test_one_report_per_epoch_and_row_with_every_column() -> None:
     assert all(last[name] is None for name in ("val/loss", "val/top1", "val/top5"))
     assert 0 < last["gamma/min"] <= last["gamma/mean"] <= last["gamma/max"] <= 1
     assert 0 <= last["test/top1"] <= last["test/top5"] <= 1
-    assert last["sharpness"] > 0 and last["seconds"] > 0 and last["images_per_second"] > 0
+    assert last["ascent_gain"] > 0 and last["seconds"] > 0 and last["images_per_second"] > 0
 
 
 def test_gamma_follows_the_scheduler() -> None:
@@ -152,5 +152,5 @@ GOLDEN = {
     "test/loss": 0.16316890499141443,
     "gamma/mean": 0.7632766734830736,
     "grad_norm/e": 0.46660728896193704,
-    "sharpness": 0.01809885756622776,
+    "ascent_gain": 0.01809885756622776,
 }
