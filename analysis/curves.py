@@ -210,8 +210,8 @@ class Line:
         """The share of its own bound that a run has come to: the largest of all recorded steps, and its interval.
 
         A run's own bound is that from its own ||x^0 - x*||^2. Of a statement in expectation the share is the mean over
-        the runs, its interval is Student's; low is at the level 0.05 for all steps together. A statement about every run
-        has the largest share of any of them, and no interval: low and high are the share. NaN of a limit.
+        the runs, its interval is Student's; low is at the level 0.05 for all steps together. A statement about every
+        run has the largest share of any of them, and no interval: low and high are the share. NaN of a limit.
         """
         if statement.kind == "limit":
             return math.nan, math.nan, math.nan

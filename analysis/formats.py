@@ -150,7 +150,7 @@ def _markdown(
 
 def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text) -> str:
     def show(cell: Mapping[Any, Any], best: bool) -> str:
-        if not cell["n"]:
+        if pd.isna(cell["mean"]):
             return latex_escaped(text_of(cell))
         value, _, note = text_of(cell).partition(" (")
         _, bracket, interval = value.partition(" [")

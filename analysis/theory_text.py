@@ -117,9 +117,9 @@ def _legend(checks_: pd.DataFrame) -> list[str]:
         *(text for kind, text in texts.items() if kind in kinds),
         "E is the mean over the runs; 'of bound' is the largest share of its own bound that a run has come to at a "
         "recorded step, or if the statement is one in expectation the mean share with the upper end of its 95 % "
-        "interval: it holds if that is at most 1. Vacuous: the bound is never below what it bounds was at the start. The "
-        "last three columns count steps of all runs, by more than rounding: a step size below its bound, ||x - x*||^2 "
-        "above the descent property, and an inequality of the auxiliary lemmas that did not hold.",
+        "interval: it holds if that is at most 1. Vacuous: the bound is never below what it bounds was at the start. "
+        "The last three columns count steps of all runs, by more than rounding: a step size below its bound, "
+        "||x - x*||^2 above the descent property, and an inequality of the auxiliary lemmas that did not hold.",
     ]
 
 

@@ -6,14 +6,17 @@ import csv
 import io
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT
 from made import sweep
+from scipy import stats
 
 from analysis.compare import Compared, compare, load_published, published_of
 from analysis.compared import render_compared
@@ -21,7 +24,7 @@ from analysis.figures import figures
 from analysis.frames import Pulled
 from analysis.report import render_report
 from analysis.select import select
-from sweeps.store import Store
+from analysis.verdicts import NO_RUNS
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 
@@ -68,8 +71,12 @@ def compared(pulled: Pulled) -> Compared:
     return compare(pulled, load_published("cifar"))
 
 
-def verdicts(found: Compared, claim: str) -> Counter[str]:
-    return Counter(one.overall for one in found.claims if claim in one.claim)
+def verdicts(found: Compared, claim: str, reading: str = "top-1", dataset: str = "cifar10") -> Counter[str]:
+    return Counter(
+        one.verdict
+        for one in found.claims
+        if claim in one.claim and one.reading == reading and one.dataset == dataset and one.verdict != NO_RUNS
+    )
 
 
 def test_the_192_published_cells_are_packaged() -> None:
@@ -82,91 +89,131 @@ def test_the_192_published_cells_are_packaged() -> None:
 
 def test_every_published_cell_stands_beside_ours(tmp_path: Path) -> None:
     found = compared(sweep(tmp_path, as_published, **CIFAR))
-    assert len(found.cells) == 192 and found.with_runs == 12 and found.metrics == ("top-1", "top-5")
-    there = found.cells[(found.cells["top-1 n"] > 0)]
-    row = there[(there["rho"] == 0.1) & (there["scheduler"] == "polyak")].iloc[0]
+    assert len(found.cells) == 192 and found.with_runs == 12
+    assert found.readings == ("top-1", "top-5", "our CIFAR-10")
+    own = found.cells[found.cells["dataset"] == "cifar10"]
+    row = own[(own["top-1 n"] > 0) & (own["rho"] == 0.1) & (own["scheduler"] == "polyak")].iloc[0]
     assert (row["table"], row["test_accuracy_mean"], row["test_accuracy_std"]) == ("tab:usam_20_10_0.5", 91.16, 0.3)
-    mean = 100 * (0.909 + sum(NOISE) * 0.8 * 1.01 / 3)
-    assert row["top-1 mean"] == pytest.approx(mean) and row["top-1 difference"] == pytest.approx(mean - 91.16)
+    values = [100 * (0.909 + noise * 0.8 * 1.01) for noise in NOISE]
+    test = stats.ttest_ind_from_stats(
+        statistics.fmean(values), statistics.stdev(values), 3, 91.16, 0.3, 3, equal_var=False
+    )
+    assert row["top-1 difference"] == pytest.approx(statistics.fmean(values) - 91.16)
+    reach = (row["top-1 high"] - row["top-1 low"]) / 2
     spread = math.sqrt(row["top-1 std"] ** 2 / 3 + 0.3**2 / 3)
-    assert row["top-1 z"] == pytest.approx((mean - 91.16) / spread)
-    absent = found.cells[found.cells["dataset"] == "cifar100"]
-    assert (absent["top-1 text"] == "no run").all() and absent["top-1 z"].isna().all()
+    assert test.pvalue == pytest.approx(2 * stats.t.sf(abs(row["top-1 difference"]) / spread, freedom(row)))
+    assert reach == pytest.approx(stats.t.isf(0.025, freedom(row)) * spread)
+    assert (own["top-5 text"] == "-").all(), "CIFAR-10 is judged by top-1 alone"
 
 
-def test_claims_hold_where_they_are_shown_for_top_1_and_top_5(tmp_path: Path) -> None:
-    pulled = sweep(tmp_path, as_published, **CIFAR)
-    store = Store(str(tmp_path))
-    flat = compared(pulled)
-    assert verdicts(flat, "Polyak is the best") == {"not enough runs": 64}, "top-5 is 0.5 everywhere: it shows nothing"
-    assert Counter(one.verdicts["top-1"] for one in flat.claims if "best of its row" in one.claim)["holds"] == 4
-    for trial in store.launched("made").trials:
-        rows = store.history(trial.trial_id)
-        for row in rows:
-            row["test/top5"] = row["test/top1"] + 0.05
-        store.write_history(trial.trial_id, rows)
-    from analysis.pull import pull
+def freedom(row: Any) -> float:
+    """Welch and Satterthwaite's, of our std and the printed one, n = 3 each."""
+    a, b = row["top-1 std"] ** 2 / 3, row["test_accuracy_std"] ** 2 / 3
+    return float((a + b) ** 2 / (a**2 / 2 + b**2 / 2))
 
-    found = compared(pull("made", store=store, cache=tmp_path / "cache"))
-    assert verdicts(found, "Polyak is the best") == {"holds": 4, "not enough runs": 60}
-    assert verdicts(found, "cosine falls off") == {"holds": 1, "not enough runs": 15}
-    assert verdicts(found, "Polyak drops less") == {"holds": 1, "not enough runs": 15}
-    assert verdicts(found, "0.1 is the best constant") == {"holds": 1, "not enough runs": 15}
-    summary = {row["claim"]: row for row in found.summary()}
-    assert summary["Polyak is the best of its row"]["published"] == "64 of 64"
-    assert summary["Polyak is the best of its row"]["both"] == "4 holds, 60 not enough runs"
+
+def test_the_cifar_100_cells_have_three_readings(tmp_path: Path) -> None:
+    """Our CIFAR-10 stands beside the printed CIFAR-100 too; top-1 and top-5 are of our own CIFAR-100: none ran."""
+    found = compared(sweep(tmp_path, as_published, **CIFAR))
+    row = found.cells[(found.cells["dataset"] == "cifar100") & (found.cells["our CIFAR-10 n"] > 0)].iloc[0]
+    same = found.cells[
+        (found.cells["dataset"] == "cifar10")
+        & (found.cells[["optimizer", "model", "weight_decay", "rho", "scheduler"]] == row[
+            ["optimizer", "model", "weight_decay", "rho", "scheduler"]]).all(axis=1)
+    ].iloc[0]  # fmt: skip
+    assert row["our CIFAR-10 mean"] == same["top-1 mean"]
+    assert row["our CIFAR-10 difference"] == pytest.approx(same["top-1 mean"] - row["test_accuracy_mean"])
+    assert (row["top-1 text"], row["top-5 text"]) == ("no run", "no run")
+    best = "Polyak is the best"
+    assert verdicts(found, best, "our CIFAR-10", "cifar100") == verdicts(found, best) == {"holds": 4}
+    assert not verdicts(found, best, "top-5", "cifar100")
+
+
+def test_claims_hold_where_they_are_shown(tmp_path: Path) -> None:
+    found = compared(sweep(tmp_path, as_published, **CIFAR))
+    assert verdicts(found, "Polyak is the best") == {"holds": 4}
+    assert verdicts(found, "cosine falls off") == {"holds": 1}
+    assert verdicts(found, "Polyak drops less") == {"holds": 1}
+    assert verdicts(found, "0.1 is the best constant") == {"holds": 1}
+    summary = {(row["claim"], row["dataset"]): row for row in found.summary() if row["reading"] == "top-1"}
+    row = summary["Polyak is the best of its row", "cifar10"]
+    assert (row["published"], row["verdicts"]) == ("32 of 32", "4 holds, 28 no runs")
 
 
 def test_claims_fail_where_the_opposite_is_shown(tmp_path: Path) -> None:
     found = compared(sweep(tmp_path, against(as_published), **CIFAR))
     for claim in ("Polyak is the best", "Polyak drops less"):
-        assert Counter(one.verdicts["top-1"] for one in found.claims if claim in one.claim)["fails"] in (1, 4)
-        assert verdicts(found, claim)["holds"] == 0 and verdicts(found, claim)["fails"] > 0
+        assert set(verdicts(found, claim)) == {"fails"}
 
 
-def test_a_difference_that_chance_explains_is_not_enough(tmp_path: Path) -> None:
+def test_a_difference_that_chance_explains_is_not_shown(tmp_path: Path) -> None:
     def noisy(config: TrialConfig) -> list[float]:
         ahead = 0.001 if config.scheduler == "polyak" else 0.0
         return [0.9 + ahead + (0.02, -0.015, 0.003)[(config.seed + len(config.scheduler)) % 3]]
 
     found = compared(sweep(tmp_path, noisy, **CIFAR))
-    assert Counter(one.verdicts["top-1"] for one in found.claims if "best of its row" in one.claim) == {
-        "not enough runs": 64
-    }
+    assert verdicts(found, "Polyak is the best") == {"not shown": 4}
 
 
-def test_a_rival_that_diverged_is_beaten_and_one_that_is_missing_is_not(tmp_path: Path) -> None:
+def test_an_undecided_cell_has_no_verdict(tmp_path: Path) -> None:
+    """A failed seed of the leading step size: its row is undecided, and so is what is said of the step size."""
+
+    def score(config: TrialConfig) -> list[float] | str:
+        return "failed" if (config.rho, config.lr, config.seed) == (0.1, 0.1, 2) else as_published(config)
+
+    found = compared(sweep(tmp_path, score, **CIFAR))
+    assert verdicts(found, "Polyak is the best") == {"undecided": 1, "holds": 3}
+    assert verdicts(found, "0.1 is the best constant") == {"undecided": 1}
+    row = found.cells[(found.cells["rho"] == 0.1) & (found.cells["top-1 n"] > 0)].iloc[0]
+    assert row["top-1 text"].startswith("undecided: lr=0.1 ") and math.isnan(row["top-1 difference"])
+
+
+def test_three_seeds_that_diverged_against_three_that_did_not_show_nothing(tmp_path: Path) -> None:
     def score(config: TrialConfig) -> list[float] | str:
         if config.scheduler == "cosine" and (config.rho or 0) > 0.3:
             return "diverged"
         return "new" if config.scheduler == "constant" and config.rho == 0.1 else as_published(config)
 
     found = compared(sweep(tmp_path, score, **CIFAR))
-    of_row = {one.where[-7:]: one.verdicts["top-1"] for one in found.claims if one.has_runs and "best of" in one.claim}
-    assert of_row == {"rho 0.1": "not enough runs", "rho 0.2": "holds", "rho 0.3": "holds", "rho 0.4": "holds"}
-    told = next(one for one in found.claims if one.has_runs and "cosine falls off" in one.claim)
-    assert told.verdicts["top-1"] == "holds" and "all seeds diverged" in told.details["top-1"]
+    of_row = {
+        one.where[-7:]: one.verdict
+        for one in found.claims
+        if "best of" in one.claim and one.dataset == "cifar10" and one.verdict != NO_RUNS
+    }
+    assert of_row == {"rho 0.1": "undecided", "rho 0.2": "holds", "rho 0.3": "holds", "rho 0.4": "not shown"}
+    told = next(one for one in found.claims if "cosine falls off" in one.claim and one.verdict != NO_RUNS)
+    assert told.verdict == "not shown" and told.found.p == pytest.approx(0.1), "Fisher's exact test, 3 against 3"
+
+    def ten(config: TrialConfig) -> list[float] | str:
+        fate = score(config.model_copy(update={"seed": config.seed % 3}))
+        return [fate[0] + 1e-4 * config.seed] if isinstance(fate, list) else fate
+
+    found = compared(sweep(tmp_path / "ten", ten, **{**CIFAR, "seeds": 10}))
+    told = next(one for one in found.claims if "cosine falls off" in one.claim and one.verdict != NO_RUNS)
+    assert told.verdict == "holds"
 
 
 def test_what_cannot_be_told_is_not_a_failure(tmp_path: Path) -> None:
-    """Polyak diverged and its rival was not run; 0.1 was never tried."""
-
-    def score(config: TrialConfig) -> list[float] | str:
-        if config.scheduler == "cosine" and config.rho == 0.4:
-            return "new"
-        return "diverged" if config.scheduler == "polyak" and config.rho == 0.4 else as_published(config)
-
+    """0.1 was never tried, and n = 1 shows nothing."""
     other = [{"scheduler": {"value": "constant"}, "lr": {"values": [0.001, 0.01]}}, *CIFAR["variants"][1:]]  # type: ignore[misc]
-    found = compared(sweep(tmp_path, score, **{**CIFAR, "variants": other}))
-    of = {
-        one.claim: one.verdicts["top-1"] for one in found.claims if one.has_runs and "best of its row" not in one.claim
-    }
-    assert of["Polyak drops less than cosine from the smallest to the largest radius"] == "not enough runs"
-    assert of["0.1 is the best constant step size at every radius"] == "not enough runs"
-    row = next(one for one in found.claims if one.where.endswith("rho 0.4") and one.has_runs)
-    assert row.verdicts["top-1"] == "fails" and "over cosine (no value)" in row.details["top-1"], (
-        "constant has finished"
+    found = compared(sweep(tmp_path, as_published, **{**CIFAR, "variants": other}))
+    step = next(one for one in found.claims if "0.1 is the best constant" in one.claim and one.verdict != NO_RUNS)
+    assert step.verdict == "not shown" and "not every radius has 0.1 and another step size" in step.detail
+    one_seed = compared(sweep(tmp_path / "one", as_published, **{**CIFAR, "seeds": 1}))
+    assert verdicts(one_seed, "Polyak is the best") == {"not shown": 4}
+    assert all(
+        "n = 1" in one.detail for one in one_seed.claims if one.verdict == "not shown" and "safe" not in one.claim
     )
+
+
+def test_the_safeguard_is_judged_over_all_polyak_trials(tmp_path: Path) -> None:
+    """Every epoch of the made runs has zero_share 0.5, in 12 trials. With none, 12 are too few to call it rare."""
+    pulled = sweep(tmp_path, as_published, **CIFAR)
+    (claim,) = [one for one in compared(pulled).claims if "safeguard" in one.claim and one.verdict != NO_RUNS]
+    assert (claim.verdict, claim.where) == ("fails", "usam") and "12 of 12 trials with gamma = 0" in claim.detail
+    calm = replace(pulled, runs=pulled.runs.assign(zero_share=0.01))
+    (claim,) = [one for one in compared(calm).claims if "safeguard" in one.claim and one.verdict != NO_RUNS]
+    assert claim.verdict == "not shown" and "0.00 [0.00, 26.46]" in claim.detail.replace("+", "")
 
 
 def test_the_report_of_a_sweep_without_published_cells_says_so(tmp_path: Path) -> None:
@@ -180,12 +227,13 @@ def test_the_text_says_what_is_compared_and_warns(tmp_path: Path) -> None:
     assert text.startswith(
         "made beside cifar: 12 of 192 published cells have runs here; published n = 3, ours selected on test"
     )
-    assert text.count("Caution: ") == 2 and "fit top-5" in text and "held-out protocol" in text
-    assert text.count("no run") == 2 * 180
+    assert text.count("Caution: ") == 2 and "0.12 +- 0.29, r = 0.994" in text and "held-out protocol" in text
+    assert "Welch's t" in text and "(Holm)" in text
     page = render_compared(found, "html")
     assert page.count("<table>") == 18 and "±" in page
     rows = list(csv.DictReader(io.StringIO(render_compared(found, "csv"))))
-    assert len(rows) == 192 and {"top-1 difference", "top-1 z", "top-5 n", "selected"} <= set(rows[0])
+    assert len(rows) == 192 and {"top-1 difference", "top-1 low", "top-5 n", "selected"} <= set(rows[0])
+    assert not any(name.endswith(" z") for name in rows[0]), "of three seeds it is no z"
     with pytest.raises(UserError, match="--format: 'pdf'; expected one of csv, html, markdown"):
         render_compared(found, "pdf")
 
@@ -230,7 +278,8 @@ def test_any_csv_of_the_same_columns_will_do(tmp_path: Path) -> None:
     )
     made = sweep(tmp_path, lambda c: [0.95 + NOISE[c.seed]])
     found = compare(made, load_published(str(path)))
-    assert found.with_runs == 1 and found.published.seeds == "5" and found.claims == ()
+    assert found.with_runs == 1 and found.published.seeds == "5"
+    assert {one.verdict for one in found.claims} == {"fails"}, "only the safeguard can be judged"
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
-"""Sweeps of the paper's CIFAR tables whose truth is known: in memory for many worlds, in a Store for the commands."""
+"""Sweeps of the paper's CIFAR tables whose truth is known: in memory for many worlds, in a Store for the commands.
+
+python tests/worlds.py 400      # the table of rates: how often each verdict falls in each world
+"""
 
 from __future__ import annotations
 
 import itertools
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,8 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from analysis.compare import load_published
+from analysis.compare import compare, load_published
 from analysis.frames import Protocol, Pulled, frame, typed
+from analysis.verdicts import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
 
 FIELDS: Final = ("optimizer", "model", "task", "weight_decay", "rho")
 CANDIDATES: Final = {
@@ -105,8 +112,69 @@ def drawn(world: World, rng: np.random.Generator) -> Pulled:
     history = table.select(["trial_id", "epoch"]).append_column("step", table["epoch"])
     for name in ("test/top1", "test/top5"):
         history = history.append_column(name, table[f"best/{name}"])
-    return Pulled(
-        protocol,
-        frame(table),
-        lambda names: history.select([n for n in names or history.column_names if n in history.column_names]),
-    )
+
+    def load(names: Any) -> pa.Table:
+        return history.select([name for name in names or history.column_names if name in history.column_names])
+
+    return Pulled(protocol, frame(table), load)
+
+
+CLAIMS: Final = (BEST, FALLS_OFF, DROPS_LESS, STEP_SIZE, SAFEGUARD)
+PUBLISHED: Final = load_published("cifar")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Over `draws` of a world: by claim and verdict how many rows have it, and in how many draws any row has it."""
+
+    draws: int
+    rows: Mapping[tuple[str, str], int]
+    draws_with: Mapping[tuple[str, str], int]
+
+    def any(self, claim: str, *verdicts: str) -> int:
+        """In how many draws a row of the claim has one of the verdicts."""
+        return max(self.draws_with[claim, verdict] for verdict in verdicts) if verdicts else 0
+
+
+def rates(world: World, draws: int, seed: int = 0) -> Rates:
+    """What the product says of so many draws of a world, by its own comparison."""
+    rng = np.random.default_rng(seed)
+    rows: Counter[tuple[str, str]] = Counter()
+    draws_with: Counter[tuple[str, str]] = Counter()
+    for _ in range(draws):
+        said = [(one.claim, one.verdict) for one in compare(drawn(world, rng), PUBLISHED).claims]
+        rows.update(said)
+        draws_with.update(set(said))
+    return Rates(draws, rows, draws_with)
+
+
+def same(_cell: Mapping[str, Any]) -> float:
+    """One std for all cells."""
+    return 0.2
+
+
+WORLDS: Final = {
+    "no difference, printed stds": World(no_difference),
+    "no difference, one std": World(no_difference, same),
+    "no difference, rounded to 0.1 %": World(no_difference, same, digits=3),
+    "no difference, n = 5": World(no_difference, n=5),
+    "the paper is true": World(paper),
+    "the paper is true, n = 5": World(paper, n=5),
+    "the opposite": World(opposite),
+    "the paper is true, 3 of 10 Polyak trials stall": World(paper, stalled=0.3),
+}
+
+if __name__ == "__main__":
+    count = int(sys.argv[1])
+    print(f"| world ({count} draws each) | seconds | " + " | ".join(CLAIMS) + " |")
+    print("|---|---|" + "---|" * len(CLAIMS))
+    for name, one in WORLDS.items():
+        started = time.perf_counter()
+        found = rates(one, count)
+        texts = []
+        for claim in CLAIMS:
+            tested = sum(n for (named, verdict), n in found.rows.items() if named == claim and verdict != "no runs")
+            shares = [f"{found.rows[claim, v] / max(tested, 1):.1%} {v}" for v in (HOLDS, FAILS)]
+            ever = [f"{found.draws_with[claim, v] / count:.1%}" for v in (HOLDS, FAILS)]
+            texts.append(f"{', '.join(shares)}; in any row: {' and '.join(ever)}")
+        print(f"| {name} | {time.perf_counter() - started:.0f} | " + " | ".join(texts) + " |", flush=True)
