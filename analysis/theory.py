@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,12 @@ VIOLATIONS: Final = ("gamma", "descent", "lemmas")
 
 
 def methods(lines: Sequence[Line]) -> pd.DataFrame:
-    """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, steps at the cap."""
+    """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, steps at the cap.
+
+    `best` is the first of its problem: the fewest iterations to 1e-10, then to 1e-6, then the least final value.
+    `marked` is it and every method that cannot be told from it (see `races`; here Holm's correction is over all pairs
+    of methods of one problem, in the whole sweep).
+    """
     rows = []
     for line in lines:
         row: dict[str, Any] = {
@@ -47,7 +53,19 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
     frame = pd.DataFrame(rows)
     order = ["iterations 1e-10", "iterations 1e-6", "final mean"]
     first = [group.sort_values(order).index[0] for _, group in frame.groupby("problem", sort=False)]
-    return frame.assign(best=frame.index.isin(first) & (frame["n"] > 0))
+    frame = frame.assign(best=frame.index.isin(first) & (frame["n"] > 0))
+    ranked = [[lines[at] for at in group.sort_values(order).index] for _, group in frame.groupby("problem", sort=False)]
+    marked = [id(line) for line in _not_told_from_the_best(ranked)]
+    return frame.assign(marked=[id(line) in marked for line in lines])
+
+
+def _not_told_from_the_best(ranked: Sequence[Sequence[Line]]) -> list[Line]:
+    """Of every problem, whose lines are in the order of their ranks, the first and those that are not told from it."""
+    alive = [[line for line in lines if not line.is_lost] for lines in ranked]
+    pairs = [pair for lines in alive for pair in itertools.combinations(lines, 2)]
+    adjusted = holm([_against(*pair)[1].p for pair in pairs])
+    told = {(id(a), id(b)) for (a, b), p in zip(pairs, adjusted, strict=True) if p < LEVEL}
+    return [line for lines in alive for line in lines if (id(lines[0]), id(line)) not in told]
 
 
 def checks(lines: Sequence[Line]) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
     ]
     rows = [head]
     for row in frame.to_dict("records"):
-        name = f"**{row['method']}**" if row["best"] else str(row["method"])
+        name = f"**{row['method']}**" if row["marked"] else str(row["method"])
         final = _with_std(row["final mean"], row["final std"], ".2e")
         if not row["n"]:
             what = "diverged" if row["diverged"] == row["seeds"] else "none finished"
