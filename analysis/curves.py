@@ -244,9 +244,9 @@ class Line:
     def verdict(self, statement: Statement) -> str:
         """`holds`, `does not hold`, `vacuous`, `not shown`, or `not reached yet`.
 
-        A statement about every run holds if the mean over the runs stays below the bound at every recorded step. One in
-        expectation holds if its whole interval does, and does not if its whole interval is above at some step. A limit
-        holds once the relative suboptimality has come down to 1e-3.
+        A statement about every run holds if no run exceeds its bound at a recorded step. One in expectation holds if
+        the upper end of its interval does not, and does not if the lower end, at 0.05 for all steps together, does at
+        one of them. A limit holds once the relative suboptimality has come down to 1e-3.
         """
         if statement.kind == "limit":
             return HOLDS if self.measured(statement) < CLOSE else "not reached yet"
@@ -314,11 +314,14 @@ def lines_of(selection: Selection) -> list[Line]:
     shared = _shared(by_id.values())
     lost = {selection.key(run): str(run["trial_id"]) for run in selection.values.to_dict("records")
             if run["outcome"] in ("diverged", "failed", "stopped")}  # fmt: skip
+    begun = {selection.cell_key(run): trial_id for trial_id, run in by_id.items() if run["outcome"] != "new"}
     found: list[Line] = []
     for cell in cells:
         ids = members.get(selection.key(cell), [])
-        first = ids[0] if ids else lost.get(selection.key(cell))
-        if first is not None:
+        first = (
+            ids[0] if ids else lost.get(selection.key(cell)) or (cell["leading"] and begun[selection.cell_key(cell)])
+        )
+        if first:
             found.append(_line(selection, cell, by_id[first], history[history["trial_id"].isin(ids)], shared))
     if not found:
         raise UserError(f"{selection.pulled.protocol.name}: no run has finished yet")
@@ -343,7 +346,7 @@ def _line(
         for column in (FINAL, HIT)
         if not cell["undecided"] and f"last/{column}" in selection.pulled.runs
     }
-    line = Line(_label(selection, run), title, problem, size, cell, run, history, candidates)
+    line = Line(_label(selection, run, cell), title, problem, size, cell, run, history, candidates)
     if line.is_ours and not line.decreases and line.smooth * line.rho > 1 + COVERED:
         letter = "L" if line.is_full else "L_max"
         raise UserError(
@@ -374,17 +377,18 @@ def _title(run: Mapping[Any, Any], options: Mapping[str, Any], problem: Problem,
     return f"{' '.join([str(run['task']), *told])}, {batches}"
 
 
-def _label(selection: Selection, run: Mapping[Any, Any]) -> str:
-    """`usam polyak rho=0.1 gamma_b=1.0`: what tells the method from the others of its sweep."""
+def _label(selection: Selection, run: Mapping[Any, Any], cell: Mapping[Any, Any]) -> str:
+    """`usam polyak rho=0.1 gamma_b=1.0`: what tells the method from the others of its sweep, and what was chosen."""
     skipped = ("optimizer", "scheduler", "task", "model", "batch_size")
     step = ["lr"] if run["scheduler"] == "constant" else []
     protocol = selection.pulled.protocol
     told = []
+    open_ = protocol.tuned if cell["leading"] else ()
     for name in dict.fromkeys(["rho", *step, *protocol.cell, *protocol.tuned]):
         value = run.get(name)
         plain_radius = name == "rho_schedule" and value == "constant"
         in_title = name.startswith("task_options.") and name not in NOT_OF_THE_PROBLEM
-        if name not in skipped and not in_title and not _is_missing(value) and not plain_radius:
+        if name not in (*skipped, *open_) and not in_title and not _is_missing(value) and not plain_radius:
             told.append(f"{name.rpartition('.')[2]}={shown(value)}")
     head = str(run["scheduler"]) if run["scheduler"] in PUBLISHED else f"{run['optimizer']} {run['scheduler']}"
     if run["scheduler"] == "constant" and run["optimizer"] not in ("usam", "sam", "sgd"):

@@ -74,9 +74,10 @@ class _Sheet:
         if cells["rho"].notna().any():
             figure, ax = self._one(0.68)
             plots.plot_robustness(_named(cells), metric, ax, self.published(cells) if self.published else None)
-            yield self._titled(
-                f"robustness{suffix}", figure, cells, f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}"
-            )
+            undecided = int((cells["undecided"] != "").sum())
+            gaps = f", {undecided} of {len(cells)} cells undecided" if undecided else ""
+            about = f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}{gaps}"
+            yield self._titled(f"robustness{suffix}", figure, cells, about)
         history = self._history(cells)
         for file, column in (("curves", metric), ("ascent-gain", "ascent_gain")):
             rows = history if column == metric else _perturbed(history)
@@ -118,12 +119,14 @@ class _Sheet:
             title = " ".join([selection.pulled.protocol.name, *(f"{k}={v}" for k, v in values.items())])
             figure, ax = self._one(0.68)
             plots.plot_stability(group, x, selection.metric, ax)
-            yield self._titled(f"stability-{x}{suffix}", figure, group, f"{title}: n = {plots.n_of(group)}")
+            best, undecided = plots.best_at(group, x)
+            gaps = f", {undecided} of {len(best)} points undecided" if undecided else ""
+            about = f"{title}: n = {plots.n_of(group)}{gaps}"
+            yield self._titled(f"stability-{x}{suffix}", figure, group, about)
             if x == "gamma_b" and group["rho"].nunique() > 1 and (group["n"] > 0).any():
                 figure, ax = self._one(0.62)
-                best = group.sort_values("rank").drop_duplicates(["rho", x])
                 plots.plot_heatmap(best, selection.metric, ax)
-                yield self._titled(f"heatmap{suffix}", figure, best, f"{title}: n = {plots.n_of(group)}")
+                yield self._titled(f"heatmap{suffix}", figure, best, about)
 
     def _one(self, ratio: float) -> tuple[Figure, Axes]:
         inches = self.width if self.width < 4 else 0.8 * self.width

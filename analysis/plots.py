@@ -65,10 +65,10 @@ def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes) -> A
     """Metric against the step size `lr` or the cap `gamma_b`, log axis, one line per radius with a band of one std.
 
     `candidates` are rows of `Selection.candidates` of one scheduler. Where other parameters were tuned too, the best
-    over them at each `x` is drawn. Crosses as in `plot_robustness`.
+    over them at each `x` is drawn, unless one of them lacks a result. Crosses as in `plot_robustness`.
     """
     scale = scale_of(metric)
-    points = candidates.sort_values("rank").drop_duplicates(["rho", x]) if "rank" in candidates else candidates
+    points = best_at(candidates, x)[0]
     for rho, look in _sequence(points["rho"]).items():
         line = points[points["rho"] == rho] if not pd.isna(rho) else points[points["rho"].isna()]
         _line(line.sort_values(x), x, scale, look, "" if pd.isna(rho) else f"rho = {rho:g}", ax)
@@ -80,6 +80,21 @@ def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes) -> A
     if ax.get_legend_handles_labels()[1]:
         ax.legend()
     return ax
+
+
+def best_at(candidates: pd.DataFrame, x: str) -> tuple[pd.DataFrame, int]:
+    """Of each radius and `x` the best candidate over the other tuned parameters; and how many have none yet.
+
+    Where one of several candidates lacks a result, which of them is the best is not known: there is no mean.
+    """
+    if "rank" not in candidates:
+        return candidates, 0
+    points = candidates.sort_values("rank")
+    groups = points.assign(lacks=points["failed"] + points["missing"]).groupby(["rho", x], dropna=False)["lacks"]
+    undecided = (groups.transform("sum") > 0) & (groups.transform("size") > 1)
+    points = points.assign(mean=points["mean"].mask(undecided), std=points["std"].mask(undecided))
+    kept = points.drop_duplicates(["rho", x])
+    return kept, int(undecided[kept.index].sum())
 
 
 def plot_heatmap(cells: pd.DataFrame, metric: str, ax: Axes, x: str = "gamma_b", y: str = "rho") -> Axes:

@@ -19,7 +19,7 @@ from analysis.cache import EMPTY, Cache, Cached, shard_columns
 from analysis.fields import cell_fields, column_of, field_of, metric_of, outcome_of, require_mapping
 from analysis.frames import SPECIAL, Protocol, Pulled, empty_history, frame, joined, last_known, scores, typed
 from analysis.project import Project, RemoteRun, Wanted
-from analysis.stored import protocol_of, with_variants
+from analysis.stored import protocol_of, with_current_columns, with_variants
 from sweeps.spec import SweepSpec
 from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS, RENAMED
 from trainer.registry import UserError
@@ -221,8 +221,8 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
         asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
         asked = asked and [*asked, *(older[name] for name in asked if name in older)]
         table = _ordered(cached.history(asked))
-        if request.spec is not None:  # our own run, perhaps of an older version
-            table = table.rename_columns([RENAMED.get(name, name) for name in table.column_names])
+        if request.spec is not None:
+            table = with_current_columns(table)
         named = table.rename_columns([theirs.get(name, name) for name in table.column_names])
         return named if chosen is None else _as_ours(_rows_in_order(named, cached, chosen), columns)
 

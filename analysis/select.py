@@ -91,32 +91,42 @@ class Selection:
     def difference(self, plus: Sequence[Mapping[Any, Any]], minus: Sequence[Mapping[Any, Any]]) -> Difference:
         """How much better the cells `plus` are than the cells `minus`: `analysis.stats.difference`, larger is better.
 
-        A cell whose seeds have all diverged has no mean: with two cells Fisher's test compares how many diverged.
+        The means are of the seeds that finished. A side of which more seeds have diverged is never shown to be the
+        better one. A cell whose seeds have all diverged has no mean: with two cells Fisher's test compares the counts.
         """
         cells = [*plus, *minus]
         if any(cell["undecided"] for cell in cells):
             return untested("undecided")
-        if all(cell["n"] for cell in cells):
-            one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
-            return difference(one, other)
-        if len(cells) == 2:
-            return more_diverged(*[(int(cell["n"]), int(cell["lost"])) for cell in cells])
-        return untested("a cell has no finished seed")
+        if not all(cell["n"] for cell in cells):
+            counts = [(int(cell["n"]), int(cell["lost"])) for cell in cells]
+            return more_diverged(*counts) if len(cells) == 2 else untested("a cell has no finished seed")
+        one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
+        lost, others_lost = (sum(cell["lost"] for cell in side) for side in (plus, minus))
+        return _not_better(difference(one, other), above=lost > others_lost, below=others_lost > lost)
 
     def over_all(self, cell: Mapping[Any, Any], others: Sequence[Mapping[Any, Any]]) -> Difference:
         """How much better a cell is than the best of `others`: above all of them, or below one of them."""
         if any(one["undecided"] for one in (cell, *others)):
             return untested("undecided")
-        alive = [other for other in others if other["n"]]
-        lost = [self.difference([cell], [other]) for other in others if not other["n"] or not cell["n"]]
-        if not cell["n"] or not alive:
-            return lost[0]._replace(
-                p_above=max(one.p_above for one in lost),
-                p_below=min(1.0, len(lost) * min(one.p_below for one in lost)),
-            )
-        ranked = sorted((sample for other in alive for sample in self._signed(self.samples_of(other))), reverse=True)
-        found = difference([self._signed(self.samples_of(cell))], [ranked])
-        return found._replace(p_above=max([found.p_above, *(one.p_above for one in lost)]))
+        alive = [other for other in others if other["n"] and cell["n"]]
+        by_count = [self.difference([cell], [other]) for other in others if other not in alive]
+        tested = [one for one in by_count if not math.isnan(one.p_above)]
+        if not alive:
+            return tested[0]._replace(
+                p_above=max(one.p_above for one in tested) if len(tested) == len(others) else 1.0,
+                p_below=min(1.0, len(tested) * min(one.p_below for one in tested)),
+            ) if tested else by_count[0]  # fmt: skip
+        own = [self._signed(self.samples_of(cell))]
+        found = difference(own, [self._union(alive)])
+        no_worse = [other for other in alive if other["lost"] <= cell["lost"]]
+        below = difference(own, [self._union(no_worse)]).p_below if no_worse else 1.0
+        is_behind = any(other["lost"] < cell["lost"] for other in alive)
+        above = max([1.0 if is_behind else found.p_above, *(one.p_above for one in tested)])
+        return found if math.isnan(found.p_above) else found._replace(p_above=above, p_below=below)
+
+    def _union(self, cells: Sequence[Mapping[Any, Any]]) -> Candidates:
+        """The candidates of several cells as those of one, the best first."""
+        return sorted((sample for cell in cells for sample in self._signed(self.samples_of(cell))), reverse=True)
 
     def by_candidate(self, cell: Mapping[Any, Any], column: str, missing: float) -> Candidates:
         """Another column of `runs` of the candidates behind `samples_of`, in their order; `missing` for no value."""
@@ -164,6 +174,15 @@ class Selection:
     def is_maximal(self) -> bool | None:
         """Whether a larger value of the reported metric is better; None where nobody knows: then none is the best."""
         return direction(self.metric, self.pulled.protocol)
+
+
+def _not_better(found: Difference, *, above: bool, below: bool) -> Difference:
+    """A difference of which one direction is not to be claimed, whatever the means."""
+    if above and not math.isnan(found.p_above):
+        found = found._replace(p_above=1.0, low=-math.inf)
+    if below and not math.isnan(found.p_below):
+        found = found._replace(p_below=1.0, high=math.inf)
+    return found
 
 
 def shown(value: Any) -> str:

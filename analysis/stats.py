@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -91,18 +92,18 @@ def difference(plus: Sequence[Candidates], minus: Sequence[Candidates], level: f
     factors share the level: with one candidate each they are 2 and 2, a two-sided test. `low` and `high` are the
     differences that the same rule does not exclude at `level`. If cells add up, k and m count combinations.
 
-    Nothing can be tested if a mean has one value, or if no value differs from another: a few rounded accuracies that
-    are all the same are no proof that their spread is zero.
+    Nothing can be tested if a mean has one value, or if no value of the chosen candidates differs from another: a few
+    rounded accuracies that are all the same are no proof that their spread is zero.
     """
     above, below = (list(itertools.product(*cells)) for cells in (plus, minus))
     estimate = _total(above[0]) - _total(below[0])
-    n = min(sample.n for sample in (*above[0], *below[0]))
+    n = min(sample.n for samples in (*above, *below) for sample in samples)
     if n < 2:
         return untested("no value" if n == 0 else "n = 1", estimate, n)
     k, m = len(above), len(below)
     p_above, low = _one_sided(above[0], below, max(k, 1 + k / m), level)
     p_below, high = _one_sided(below[0], above, max(m, 1 + m / k), level)
-    if math.isnan(p_above) or math.isnan(p_below):
+    if not _spread(above[0], below[0]):
         return untested("no spread", estimate, n)
     return Difference(estimate, low, -high, p_above, p_below, n)
 
@@ -114,18 +115,27 @@ def _total(samples: Sequence[Sample]) -> float:
 def _one_sided(
     chosen: Sequence[Sample], others: Sequence[Sequence[Sample]], factor: float, level: float
 ) -> tuple[float, float]:
-    """The p value of `chosen` being above all `others`, times `factor`; and by how much it is at least above them."""
+    """The p value of `chosen` being above all `others`, times `factor`; and by how much it is at least above them.
+
+    One of them that has no spread, and neither has `chosen`, is not known to be below it.
+    """
+    if not all(_spread(chosen, other) for other in others):
+        return 1.0, -math.inf
     gaps = np.array([_total(chosen) - _total(other) for other in others])
     parts = np.array([[(s.std**2 / s.n, s.n - 1) for s in (*chosen, *other)] for other in others])
     variances = parts[..., 0]
     errors = np.sqrt(variances.sum(axis=1))
-    largest = max(abs(sample.mean) for samples in (chosen, *others) for sample in samples)
-    if not (errors > 4 * np.finfo(float).eps * largest).all():
-        return math.nan, math.nan
     freedom = variances.sum(axis=1) ** 2 / (variances**2 / parts[..., 1]).sum(axis=1)
     p = special.stdtr(freedom, -gaps / errors).max()
     reach = special.stdtrit(freedom, 1 - level / factor) * errors
     return float(min(1.0, factor * p)), float((gaps - reach).min())
+
+
+def _spread(one: Sequence[Sample], other: Sequence[Sample]) -> bool:
+    """Whether the values of any of the samples differ by more than rounding."""
+    samples = (*one, *other)
+    largest = max(abs(sample.mean) for sample in samples)
+    return math.sqrt(sum(s.std**2 / s.n for s in samples)) > 4 * sys.float_info.epsilon * largest
 
 
 def compare_means(
@@ -172,9 +182,9 @@ def more_diverged(one: tuple[int, int], other: tuple[int, int]) -> Difference:
 
 
 def rarer(count: int, of: int, share: float) -> Difference:
-    """Whether a share, of which `count` of `of` were seen, is below `share` (`p_above`) or above it: exact, binomial.
+    """By how much a share, of which `count` of `of` were seen, is below `share`: exact, binomial.
 
-    `low` and `high` are the interval of Clopper and Pearson, `estimate` the share that was seen.
+    The interval is `share` less that of Clopper and Pearson.
     """
     if not of:
         return untested("no value")
@@ -182,7 +192,7 @@ def rarer(count: int, of: int, share: float) -> Difference:
     above = min(1.0, 2 * float(special.bdtrc(count - 1, of, share))) if count else 1.0
     low = float(special.betaincinv(count, of - count + 1, LEVEL / 2)) if count else 0.0
     high = float(special.betaincinv(count + 1, of - count, 1 - LEVEL / 2)) if count < of else 1.0
-    return Difference(count / of, low, high, below, above, of)
+    return Difference(share - count / of, share - high, share - low, below, above, of)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

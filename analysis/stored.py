@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from analysis.cache import EMPTY, Cache, Cached
 from analysis.frames import Protocol, Pulled, Range, empty_history, frame, joined, runs_of, scores, typed
@@ -18,6 +19,7 @@ from sweeps.plan import FINAL, TrialState
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.config import TrialConfig
+from trainer.history import RENAMED
 
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
 PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image")
@@ -42,10 +44,22 @@ def _ranges(spec: SweepSpec) -> dict[tuple[int, str], Range]:
     for variant, space in enumerate(spec.space):
         for name in spec.tuned:
             ends = space[name].ends if name in space else None
-            if ends is not None:
+            if ends is not None and ends[0] < ends[1]:
                 kind = space[name].kind
                 found[variant, name] = Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
     return found
+
+
+def with_current_columns(history: pa.Table) -> pa.Table:
+    """A history of our own runs, of which some or all have names that columns had in an older version."""
+    for before, now in RENAMED.items():
+        if before in history.column_names and now in history.column_names:
+            both = pc.coalesce(history[now], history[before])
+            history = history.drop_columns([before])
+            history = history.set_column(history.column_names.index(now), now, both)
+        elif before in history.column_names:
+            history = history.rename_columns([now if name == before else name for name in history.column_names])
+    return history
 
 
 def with_variants(runs: pa.Table, spec: SweepSpec, protocol: Protocol) -> pa.Table:

@@ -207,7 +207,7 @@ class RowVerdict:
         """`rho 0.1: polyak over constant by 0.28 [-0.40, 0.96], p = 0.21 (n = 3): not shown`."""
         where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
         if self.undecided:
-            return f"{where}: no verdict: undecided is {self.undecided}".removeprefix(": ")
+            return f"{where}: no verdict: {self.undecided} undecided".removeprefix(": ")
         found = self.difference
         gap = number(found.estimate, metric)
         if math.isnan(self.p):
@@ -233,7 +233,7 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         by_row.setdefault(_key(cell, layout.rows), []).append(cell)
     sign = 1 if selection.is_maximal else -1
     ranked = {
-        row: sorted(members, key=lambda cell: (not cell["n"], -sign * cell["mean"]))
+        row: sorted(members, key=lambda cell: (not cell["n"], cell["lost"], -sign * cell["mean"]))
         for row, members in by_row.items()
         if len(members) > 1
     }

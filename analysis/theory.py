@@ -25,8 +25,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
     """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, steps at the cap.
 
     `best` is the first of its problem: the fewest iterations to 1e-10, then to 1e-6, then the least final value.
-    `marked` is it and every method that cannot be told from it (see `races`; here Holm's correction is over all pairs
-    of methods of one problem, in the whole sweep).
+    `marked` is it and every method that cannot be told from it (`pairs_of`); none while a method is undecided.
     """
     rows = []
     for line in lines:
@@ -35,6 +34,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
             "method": line.label,
             "n": 0 if line.is_lost else int(line.counts.iloc[-1]),
             "seeds": int(line.cell["seeds"]),
+            "undecided": line.cell["leading"] if line.is_lost else "",
             "diverged": int(line.cell["diverged"]),
             "steps": 0 if line.is_lost else int(line.means.index[-1]),
             "final mean": math.nan if line.is_lost else float(line.means["suboptimality/relative"].iloc[-1]),
@@ -53,19 +53,14 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
     frame = pd.DataFrame(rows)
     order = ["iterations 1e-10", "iterations 1e-6", "final mean"]
     first = [group.sort_values(order).index[0] for _, group in frame.groupby("problem", sort=False)]
-    frame = frame.assign(best=frame.index.isin(first) & (frame["n"] > 0))
-    ranked = [[lines[at] for at in group.sort_values(order).index] for _, group in frame.groupby("problem", sort=False)]
-    marked = [id(line) for line in _not_told_from_the_best(ranked)]
-    return frame.assign(marked=[id(line) in marked for line in lines])
-
-
-def _not_told_from_the_best(ranked: Sequence[Sequence[Line]]) -> list[Line]:
-    """Of every problem, whose lines are in the order of their ranks, the first and those that are not told from it."""
-    alive = [[line for line in lines if not line.is_lost] for lines in ranked]
-    pairs = [pair for lines in alive for pair in itertools.combinations(lines, 2)]
-    adjusted = holm([_against(*pair)[1].p for pair in pairs])
-    told = {(id(a), id(b)) for (a, b), p in zip(pairs, adjusted, strict=True) if p < LEVEL}
-    return [line for lines in alive for line in lines if (id(lines[0]), id(line)) not in told]
+    told = {frozenset((id(pair.line), id(pair.rival))) for pair in pairs_of(lines) if pair.p < LEVEL}
+    leader = {line.title: line for line, is_first in zip(lines, frame.index.isin(first), strict=True) if is_first}
+    undecided = {line.title for line in lines if line.cell["undecided"]}
+    marked = [
+        not line.is_lost and line.title not in undecided and frozenset((id(leader[line.title]), id(line))) not in told
+        for line in lines
+    ]
+    return frame.assign(best=frame.index.isin(first) & (frame["n"] > 0), marked=marked)
 
 
 def checks(lines: Sequence[Line]) -> pd.DataFrame:
@@ -109,6 +104,8 @@ def verdicts(lines: Sequence[Line]) -> list[str]:
                 f"{line.title}: {line.label}: the cap is active in {line.cap_share:.1%} of the steps: "
                 f"this is the constant step size gamma_b = {line.cap:g}"
             )
+        if line.cell["undecided"]:
+            found.append(f"{line.title}: {line.label}: undecided, {line.cell['undecided']}")
         if line.cell["edge"]:
             chosen = ", ".join(f"{name} = {line.cell[name]:g}" for name in line.cell["edge"].split())
             found.append(
@@ -120,7 +117,7 @@ def verdicts(lines: Sequence[Line]) -> list[str]:
 
 @dataclass(frozen=True)
 class Race:
-    """A Polyak line against another method of its problem: by how much it is ahead, and the p value after Holm."""
+    """A method against another of its problem: by how much it is ahead, and the p value after Holm."""
 
     line: Line
     rival: Line
@@ -136,19 +133,25 @@ class Race:
         return "ahead of" if self.found.is_above else "behind"
 
 
-def races(lines: Sequence[Line]) -> list[str]:
-    """Per problem and Polyak line, whether it is ahead of the others: by the interval of the difference over repeats.
+def pairs_of(lines: Sequence[Line]) -> list[Race]:
+    """Every pair of methods of one problem, Polyak lines before the others, by the interval of their difference.
 
-    In iterations to 1e-10 if every repeat of the Polyak line comes so far; a rival that does not counts with all of
-    its steps, which is less than it needs. Else in the final relative suboptimality. The choice among candidates is
+    In iterations to 1e-10 if every repeat of the first comes so far; a rival that does not counts with all of its
+    steps, which is less than it needs. Else in the final relative suboptimality. The choice among candidates is
     accounted for (`analysis.stats.difference`), and Holm's correction is over all pairs of the sweep.
     """
-    pairs = []
-    for _, members in by_problem([line for line in lines if not line.is_lost and not line.cell["undecided"]]):
-        for line in (line for line in members if line.is_ours):
-            pairs += [(line, other, *_against(line, other)) for other in members if not other.is_ours]
+    pairs = [
+        (line, other, *_against(line, other))
+        for _, members in by_problem([line for line in lines if not line.is_lost and not line.cell["undecided"]])
+        for line, other in itertools.combinations(sorted(members, key=lambda one: not one.is_ours), 2)
+    ]
     adjusted = holm([found.p for *_, found in pairs])
-    every = [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+    return [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def races(lines: Sequence[Line]) -> list[str]:
+    """Per Polyak line whom of the others it is ahead of."""
+    every = [race for race in pairs_of(lines) if race.line.is_ours and not race.rival.is_ours]
     by_line = [[race for race in every if race.line is line] for line in lines]
     return [f"{members[0].line.title}: {_race(members)}" for members in by_line if members]
 
@@ -162,13 +165,15 @@ def _against(line: Line, other: Line) -> tuple[str, Difference]:
 
 def _race(members: Sequence[Race]) -> str:
     line, unit = members[0].line, members[0].unit
+    constant = f" (the constant step size {line.cap:g}: cap in {line.cap_share:.0%} of the steps)"
+    name = line.label + (constant if line.cap_share > CAPPED else "")
     mine, of = line.iterations(HITS[-1])
     steps = int(line.means.index[-1])
     if unit == "iterations":
-        head = f"{line.label} reaches {HITS[-1]:g} after {np.mean(mine):.0f} iterations (n = {of})"
+        head = f"{name} reaches {HITS[-1]:g} after {np.mean(mine):.0f} iterations (n = {of})"
     else:
         final = line.means["suboptimality/relative"].iloc[-1]
-        head = f"{line.label} ends at {final:.2e} after {steps} steps (n = {of})"
+        head = f"{name} ends at {final:.2e} after {steps} steps (n = {of})"
     parts = []
     for result in ("ahead of", "not told from", "behind"):
         some = [race for race in members if race.result == result]

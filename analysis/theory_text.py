@@ -51,6 +51,9 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
         name = f"**{row['method']}**" if row["marked"] else str(row["method"])
         final = _with_std(row["final mean"], row["final std"], ".2e")
         if not row["n"]:
+            if row["undecided"]:
+                rows.append([name, f"undecided: {row['undecided']}", *["-"] * len(LEVELS), "-", str(row["budget"])])
+                continue
             what = "diverged" if row["diverged"] == row["seeds"] else "none finished"
             rows.append([name, f"{what} {row['seeds']}/{row['seeds']}", *["-"] * len(LEVELS), "-", str(row["budget"])])
             continue

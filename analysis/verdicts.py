@@ -99,14 +99,12 @@ def _judged(claims: Sequence[Claim]) -> Iterator[Claim]:
 
 def _detail(claim: Claim, p: float) -> str:
     found = claim.found
-    percent = {name: f"{100 * getattr(found, name):+.2f}" for name in ("estimate", "low", "high")}
-    if claim.claim == SAFEGUARD:
-        percent = {name: value.removeprefix("+") for name, value in percent.items()}
-    numbers = "" if math.isnan(found.estimate) else percent["estimate"]
+    numbers = "" if math.isnan(found.estimate) else f"{100 * found.estimate:+.2f}"
     if not math.isnan(found.low):
-        numbers += f" [{percent['low']}, {percent['high']}]"
+        numbers += f" [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
     tested = found.reason or f"{p_text(p)}, n = {found.n}"
-    return "; ".join(part for part in (claim.detail, ", ".join(part for part in (numbers, tested) if part)) if part)
+    rest = ", ".join(part for part in (numbers, tested) if part)
+    return f"{claim.detail} {rest}".strip()
 
 
 def _claim(
@@ -162,7 +160,7 @@ def _of_table(table: Key, printed: Mapping[Key, float], side: Side) -> Iterator[
         claim = _claim(STEP_SIZE, side, constant, 4, None, lambda c: _step_size(side.selection, c))
         chosen = [side.cells[key].get("lr") for key in constant if key in side.cells]
         lrs = ", ".join(f"{lr:g}" for lr in chosen if lr is not None and not pd.isna(lr))
-        yield replace(claim, detail=f"chosen: {lrs}" if lrs else "")
+        yield replace(claim, detail=f"chosen: {lrs};" if lrs else "")
 
 
 def _less_drop(selection: Selection, cosine: Cell, cosine_last: Cell, polyak: Cell, polyak_last: Cell) -> Difference:
@@ -184,9 +182,9 @@ def _step_size(selection: Selection, cells: Sequence[Cell]) -> Difference:
         found.append(difference([[own]], [ranked]))
     if any(math.isnan(one.p_above) for one in found):
         return next(one for one in found if math.isnan(one.p_above))
-    weakest = max(found, key=lambda one: one.p_above)
-    worst = min(1.0, len(found) * min(one.p_below for one in found))
-    return weakest._replace(p_below=worst)
+    weakest, worst = max(found, key=lambda one: one.p_above), min(found, key=lambda one: one.p_below)
+    below = min(1.0, len(found) * worst.p_below)
+    return (worst if below < weakest.p_above else weakest)._replace(p_above=weakest.p_above, p_below=below)
 
 
 def _safeguards(printed: Mapping[Key, float], sides: Sequence[Side]) -> Iterator[Claim]:
@@ -204,7 +202,8 @@ def _safeguards(printed: Mapping[Key, float], sides: Sequence[Side]) -> Iterator
         shares = [run["zero_share"] for run in runs if run["outcome"] == "finished" and not pd.isna(run["zero_share"])]
         often = sum(share > RARE for share in shares)
         found = rarer(often, len(shares), RARE) if shares else untested(NO_RUNS if not runs else "not logged")
-        detail = f"{often} of {len(shares)} trials with gamma = 0 in more than {RARE:.0%} of their steps"
+        counted = f"{often} of {len(shares)} trials have gamma = 0 in more than {RARE:.0%} of their steps"
+        detail = f"{counted}; below {RARE:.0%} by"
         yield Claim(
             SAFEGUARD, optimizer, "all", side.reading, "-", found, (optimizer,), detail=detail if shares else ""
         )

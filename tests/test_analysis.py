@@ -70,7 +70,7 @@ def test_a_winner_with_missing_or_diverged_seeds_is_marked(tmp_path: Path) -> No
     text = render(select(sweep(tmp_path, score)), "markdown")
     assert "90.00 +- 1.41 (2/3, 1 diverged)" in text
     assert "| 94.00 (1/3, 1 diverged, 1 missing)" in text, "no mark while a seed is missing"
-    assert "rho 0.1: no verdict: undecided is polyak" in text
+    assert "rho 0.1: no verdict: polyak undecided" in text
     assert text.count("diverged 3/3") == 2
 
 

@@ -296,3 +296,18 @@ def test_a_spec_of_other_trials_is_refused(wandb_server: Wandb, tmp_path: Path) 
     spec.write_text(json.dumps(SPEC))
     with pytest.raises(UserError, match="none of its 16 runs is a trial of the sweep 'made'"):
         pull(ADDRESS, cache=tmp_path / "c", spec=spec)
+
+
+def test_runs_of_an_older_version_beside_new_ones_have_one_column(wandb_server: Wandb, tmp_path: Path) -> None:
+    """`ascent_gain` was called `sharpness`: a sweep that was extended since has runs with either name."""
+    made = sweep(tmp_path / "store", by_lr)
+    store = Store(str(tmp_path / "store"))
+    runs = as_runs(store, "made")
+    for run in runs[:12]:
+        run["history"] = [row.replace('"ascent_gain"', '"sharpness"') for row in run["history"]]
+    wandb_server.load("p", runs)
+    theirs = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
+    assert "sharpness" not in theirs.history and theirs.history["ascent_gain"].notna().all()
+    assert (
+        theirs.columns(["ascent_gain"])["ascent_gain"].tolist() == made.columns(["ascent_gain"])["ascent_gain"].tolist()
+    )

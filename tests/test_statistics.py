@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable
@@ -20,7 +21,9 @@ from analysis.formats import edge_warnings, render
 from analysis.frames import Pulled
 from analysis.select import select
 from analysis.stats import Sample, compare_means, difference, holm, mean_interval, more_diverged, p_text, rarer
+from analysis.stored import protocol_of
 from analysis.tables import row_verdicts
+from sweeps.spec import SweepSpec
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 
@@ -101,7 +104,8 @@ def test_holms_adjustment_against_its_definition(p_values: list[float]) -> None:
 def test_a_share_of_trials_is_judged_exactly() -> None:
     for count, of in ((0, 96), (3, 12), (12, 12), (1, 96)):
         found, expected = rarer(count, of, 0.05), stats.binomtest(count, of, 0.05)
-        assert (found.low, found.high) == pytest.approx(tuple(expected.proportion_ci(method="exact")))
+        low, high = expected.proportion_ci(method="exact")
+        assert (found.low, found.high) == pytest.approx((0.05 - high, 0.05 - low), abs=1e-12)
         tails = [stats.binomtest(count, of, 0.05, alternative=side).pvalue for side in ("less", "greater")]
         assert (found.p_above, found.p_below) == pytest.approx([min(1, 2 * tail) for tail in tails])
     assert rarer(0, 96, 0.05).p < 0.05 and rarer(0, 12, 0.05).p > 0.05, "12 trials are too few to show that it is rare"
@@ -149,11 +153,33 @@ def test_the_best_is_compared_with_the_runner_up_over_seeds(tmp_path: Path) -> N
     selection = select(sweep(tmp_path, score, variants=variants))
     first, second = row_verdicts(selection, selection.cells)
     assert (first.best, first.runner_up, first.difference.n) == ("polyak", "constant", 3)
-    p = [stats.ttest_ind([0.92, 0.95, 0.98][:n], [0.9, 0.91, 0.92], equal_var=False).pvalue for n in (3, 2)]
-    assert first.difference.p == pytest.approx(p[0]) and second.difference.p == pytest.approx(p[1])
-    assert first.p == pytest.approx(2 * p[0]), "Holm over the two rows"
-    assert second.difference.n == 2 and first.text(["rho"], "test/top1").endswith("(n = 3): not shown")
+    p = stats.ttest_ind([0.92, 0.95, 0.98], [0.9, 0.91, 0.92], equal_var=False).pvalue
+    assert first.difference.p == pytest.approx(p) and first.p == pytest.approx(2 * p), "Holm over the two rows"
+    assert (second.best, second.difference.n, second.p) == ("constant", 2, 1.0), "Polyak has lost a seed"
+    assert first.text(["rho"], "test/top1").endswith("(n = 3): not shown")
     assert {key[1] for key in first.marked} == {"polyak", "constant"}, "what cannot be told from the best is marked too"
+
+
+@pytest.mark.parametrize(
+    ("entry", "values", "edges"),
+    [
+        ({"min": 0.0, "max": 1.0}, (0.5, 0.06), set()),
+        ({"min": 0.0, "max": 1.0}, (0.5, 0.04), {0.04}),
+        ({"distribution": "log_uniform_values", "min": 1e-4, "max": 1.0}, (0.1, 2e-4), set()),
+        ({"distribution": "log_uniform_values", "min": 1e-4, "max": 1.0}, (0.1, 1.2e-4, 0.9), {1.2e-4, 0.9}),
+        ({"distribution": "normal", "mu": 0.5, "sigma": 0.1}, (0.1, 0.9), set()),
+        ({"values": [0.01, 0.1, 0.2]}, (0.1, 0.2), {0.2}),
+        ({"value": 0.1}, (0.1,), set()),
+        ({"values": [0.1]}, (0.1,), set()),
+        ({"distribution": "q_uniform", "min": 0.05, "max": 1.0, "q": 0.1}, (0.1, 0.5), {0.1}),
+    ],
+)
+def test_the_edge_of_a_drawn_search_is_that_of_its_range(entry: dict, values: tuple, edges: set) -> None:
+    """Not of the values that happened to be drawn: of two one would always be the smallest."""
+    text = {**SPEC, "method": "random", "run_cap": 3, "tuned": ["lr"], "metric": SPEC["metric"]}
+    text["variants"] = [{"scheduler": {"value": "constant"}, "lr": entry}]
+    found = protocol_of(SweepSpec.parse(json.dumps(text), "drawn.yaml"), "here").ranges.get((0, "lr"))
+    assert {value for value in values if found is not None and found.is_at_end(value)} == edges
 
 
 # What must never change a mean or a choice.

@@ -22,7 +22,7 @@ from test_readme import copy_of_the_project
 
 from analysis import pull, select
 from analysis.curves import Line, lines_of
-from analysis.theory import checks, methods, verdicts
+from analysis.theory import checks, methods, pairs_of, verdicts
 from analysis.theory_figures import theory_figures
 from analysis.theory_text import render_theory
 from sweeps.record import Job
@@ -211,6 +211,32 @@ def test_a_rival_is_told_apart_by_the_interval_of_the_difference_alone(lines: li
     assert against(*(count + 5 for count in mine)).startswith("not told from a rival (by 5 [-"), (
         "5 are within the noise"
     )
+
+
+def test_an_undecided_method_stays_on_the_page(small: Path, tmp_path: Path) -> None:
+    """A failed seed of one of two step sizes: it has a row and a sentence, and nothing of its problem is bold."""
+    pulled = pull("theory-small", store=Store(str(small)), cache=tmp_path)
+    at = pulled.runs.index[(pulled.runs["lr"] == 10.0) & (pulled.runs["seed"] == 0)]
+    outcomes = pulled.runs["outcome"].mask(pulled.runs.index.isin(at), "failed")
+    values = {name: pulled.runs[name].mask(pulled.runs.index.isin(at)) for name in pulled.runs if "st/" in name}
+    fresh = lines_of(select(replace(pulled, runs=pulled.runs.assign(outcome=outcomes, **values)), epoch="last"))
+    (row,) = methods(fresh)[methods(fresh)["method"] == "lightsam-i rho=0.1"].to_dict("records")
+    assert row["n"] == 0 and row["undecided"].startswith("lr=10.0 ")
+    assert not methods(fresh)[methods(fresh)["problem"] == row["problem"]]["marked"].any()
+    page = render_theory(fresh, "small")
+    assert "lightsam-i rho=0.1: undecided, 1 run without a result could change the choice (1 failed)" in page
+    assert "| undecided: lr=10.0 " in page
+
+
+def test_bold_and_sentences_are_of_one_family(lines: list[Line]) -> None:
+    table = methods(lines)
+    best = table[table["best"]].set_index("problem")["method"]
+    for race in pairs_of(lines):
+        if race.line.label == best[race.line.title] and race.result == "ahead of":
+            (row,) = table[(table["method"] == race.rival.label) & (table["problem"] == race.rival.title)].to_dict(
+                "records"
+            )
+            assert not row["marked"], row
 
 
 def test_a_bound_above_the_start_is_vacuous(lines: list[Line]) -> None:

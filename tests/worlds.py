@@ -131,10 +131,6 @@ class Rates:
     rows: Mapping[tuple[str, str], int]
     draws_with: Mapping[tuple[str, str], int]
 
-    def any(self, claim: str, *verdicts: str) -> int:
-        """In how many draws a row of the claim has one of the verdicts."""
-        return max(self.draws_with[claim, verdict] for verdict in verdicts) if verdicts else 0
-
 
 def rates(world: World, draws: int, seed: int = 0) -> Rates:
     """What the product says of so many draws of a world, by its own comparison."""

@@ -31,9 +31,8 @@ class Monitor:
     of `HITS`, and `hits`, the first t at which f(x^t) - f* is that small, infinite for none yet. With
     `task_options.check` also `distance`, ||x^t - x*||^2, and `violations`: how often a step size was below its bound,
     and ||x^{t+1} - x*||^2 above its own, each by more than rounding can explain; and `lemmas`, in how many steps an
-    inequality of the auxiliary lemmas did not hold. All are defined for USAM and SGD
-    without momentum and weight decay, with a Polyak step size or a constant one small enough (corollary 3.7), where
-    rho_t <= 1/L.
+    inequality of the auxiliary lemmas did not hold. All are defined for USAM and SGD without momentum and weight decay,
+    with a Polyak step size or a constant one small enough (corollary 3.7); the first two where rho_t <= 1/L.
     """
 
     def __init__(self, configs: Sequence[TrialConfig], task: Convex, place: Mapping[str, Any]) -> None:
