@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from analysis.plots import plot_stability as plot_stability
     from analysis.pull import pull as pull
     from analysis.report import write_report as write_report
-    from analysis.select import Selection as Selection
     from analysis.select import select as select
+    from analysis.selection import Selection as Selection
     from analysis.stats import Sample as Sample
     from analysis.stats import compare_means as compare_means
     from analysis.stats import mean_interval as mean_interval
@@ -49,7 +49,8 @@ _PLACES: Final = {
     ),
     "pull": ("pull",),
     "report": ("write_report",),
-    "select": ("Selection", "select"),
+    "select": ("select",),
+    "selection": ("Selection",),
     "stats": ("Sample", "compare_means", "mean_interval"),
     "tables": ("long_table", "mean_std_table", "row_verdicts"),
 }  # fmt: skip

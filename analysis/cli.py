@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from analysis.compare import Published
     from analysis.frames import Pulled
-    from analysis.select import Selection
+    from analysis.selection import Selection
 
 app = typer.Typer()
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 import pandas as pd
 
 from analysis.frames import Pulled, plain
-from analysis.select import Selection, select
+from analysis.select import select
+from analysis.selection import Selection
 from analysis.stats import Sample, difference, untested
 from analysis.tables import PUBLISHED_COLUMNS, cell_text
 from analysis.verdicts import VERDICTS, Claim, Side, cell_key, claims_of

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frames import plain
-from analysis.select import Selection, shown
+from analysis.selection import Selection, shown
 from analysis.stats import LEVEL, Candidates, Sample, mean_interval
 from trainer import bounds
 from trainer.coverage import ROUNDING as COVERED

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import plots
-from analysis.select import Selection, shown
+from analysis.selection import Selection, shown
 from analysis.tables import subtables
 from trainer.registry import UserError, expected
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import CAPPED, Selection, shown
+from analysis.selection import CAPPED, Selection, shown
 from analysis.tables import (
     Layout,
     caption,

@@ -17,7 +17,7 @@ from analysis.compared import cell_rows, claim_rows, headline, summary_rows
 from analysis.figures import figures, image, require_history
 from analysis.formats import edge_warnings, notes, verdict_lines
 from analysis.frames import plain
-from analysis.select import Selection, shown
+from analysis.selection import Selection, shown
 from analysis.stats import p_text
 from analysis.tables import (
     Layout,

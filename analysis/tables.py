@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from analysis.frames import plain
-from analysis.select import TABLE_KEYS, Selection, shown
+from analysis.selection import TABLE_KEYS, Selection, shown
 from analysis.stats import LEVEL, Difference, holm, p_text, untested
 from trainer.history import is_accuracy, shown_number
 from trainer.registry import UserError, expected

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves import FAILS, FINAL, HIT, PUBLISHED, Line
-from analysis.select import CAPPED
+from analysis.selection import CAPPED
 from analysis.stats import LEVEL, Difference, difference, fewer_is_better, holm
 from trainer import bounds
 from trainer.history import HITS

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from analysis.select import Selection
+from analysis.selection import Selection
 from analysis.stats import LEVEL, Difference, difference, holm, p_text, rarer, untested
 
 HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS = "holds", "fails", "not shown", "undecided", "no runs"

@@ -66,10 +66,10 @@ def train(
     data_dir: DataOption = None,
 ) -> None:
     """Train one trial: the trainer, Store and claims of a sweep, without Ray."""
-    from sweeps.preflight import data_folder
+    from sweeps.preflight import data_folder, remarks
     from sweeps.single import train_one
     from sweeps.source import read_settings
-    from trainer.config import TrialConfig, remarks
+    from trainer.config import TrialConfig
     from trainer.tracking import resolve_mode
 
     config = TrialConfig.parse(read_settings(settings))

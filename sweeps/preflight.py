@@ -55,3 +55,16 @@ def import_paths() -> list[str]:
     with suppress(FileNotFoundError):  # it may have been removed
         return [str(Path.cwd())]
     return []
+
+
+def remarks(config: TrialConfig) -> list[str]:
+    """What is allowed and may not be meant."""
+    found = []
+    if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
+        found.append(
+            f"momentum {config.momentum} with scheduler {config.scheduler}: the step size is derived for a step along "
+            "the gradient alone, and the paper uses none"
+        )
+    if config.scheduler == "cosine" and config.epochs == 1:
+        found.append("scheduler cosine with epochs 1 is the constant step size lr")
+    return found

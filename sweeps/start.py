@@ -14,13 +14,12 @@ from sweeps.decisions import is_target_reached
 from sweeps.extend import Extension, compare
 from sweeps.plan import FINAL, Plan
 from sweeps.plan import plan as make_plan
-from sweeps.preflight import check_trials, data_folder
+from sweeps.preflight import check_trials, data_folder, remarks
 from sweeps.reconcile import complete
 from sweeps.retry import retry
 from sweeps.show import ended, show_failures, show_holders
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
-from trainer.config import remarks
 from trainer.registry import UserError
 from trainer.tracking import Mode
 

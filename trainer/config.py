@@ -274,19 +274,6 @@ def _require_falling(config: TrialConfig) -> None:
         raise ConfigError("lr_min", f"{lr_min} is not below lr = {lr}: that is {what}; take a smaller lr_min")
 
 
-def remarks(config: TrialConfig) -> list[str]:
-    """What is allowed and may not be meant."""
-    found = []
-    if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
-        found.append(
-            f"momentum {config.momentum} with scheduler {config.scheduler}: the step size is derived for a step along "
-            "the gradient alone, and the paper uses none"
-        )
-    if config.scheduler == "cosine" and config.epochs == 1:
-        found.append("scheduler cosine with epochs 1 is the constant step size lr")
-    return found
-
-
 def _readers(key: str) -> dict[str, list[str]]:
     """By kind, the names of the components that read `key`."""
     found = {kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()}
