@@ -46,7 +46,7 @@ def at_most(draws: int, rate: float = LEVEL) -> int:
     return int(stats.binom.ppf(0.999, draws, rate))
 
 
-@pytest.mark.parametrize("draws", [30, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("draws", [20, pytest.param(1000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "world",
     [World(no_difference), World(no_difference, same, n=5), World(no_difference, same, digits=3)],

@@ -20,6 +20,8 @@ State = Mapping[str, Tensor]
 
 RELATIVE_ROUNDING: Final = 1e-12
 """What a sum of some hundred products may be off by, relative to its largest term."""
+SOFTPLUS: Final = math.exp(-20)
+"""What torch's softplus, the loss of a mini-batch of `logistic`, may be off by: from 20 on it is its argument."""
 FEW: Final = 16
 EPS: Final = torch.finfo(torch.float64).eps
 
@@ -172,14 +174,17 @@ class Monitor:
         grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
         off, longest, stretch = smooth * grain, torch.maximum(x.norm, e.norm), 1 + smooth * rho
         slack = (2 * off * longest + off**2 + RELATIVE_ROUNDING * longest**2) * stretch**2
-        of_f = FEW * EPS * (at_x.abs() + at_e.abs()) + longest * grain + smooth * grain**2 + rho * slack
+        of_f = FEW * EPS * (at_x.abs() + at_e.abs() + smooth * distance)
+        of_f = of_f + longest * grain + smooth * grain**2 + rho * slack
+        if not exact and self._task.problem.kind == "logistic":
+            of_f = of_f + SOFTPLUS
         slacks = [slack, slack, of_f, slack, slack, of_f, slack]
         if exact:
             found += bounds.properties(smooth, self._task.problem.mu, at_x, x.square, distance)
             of_x = RELATIVE_ROUNDING * smooth * distance + smooth * grain * (size + grain)
             slacks += [of_x, smooth * of_x, smooth * of_x, smooth * of_x, of_x, smooth * of_x]
-        broken = [less > more + slack for (less, more), slack in zip(found, slacks, strict=True)]
-        return torch.stack(broken).any(0).to(torch.int64)
+        less, more = (torch.stack(side) for side in zip(*found, strict=True))
+        return (less > more + torch.stack(slacks)).any(0).to(torch.int64)
 
 
 def _larger(values: Tensor, other: float) -> Tensor:
