@@ -62,7 +62,8 @@ def undecided(
         [*([] if winner["lacking"] else [winner]), *rivals], key=lambda row: _order(row["lost"], row["score"], maximal)
     )
     runs = sum(row["lacking"] for row in rivals)
-    failed = sum(row["failed"] for row in rivals)
+    counts = {name: sum(row[name] for row in leading) for name in ("failed", "diverged", "stopped")}
+    why = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     begun = [f"{row['selected']} {_so_far(row, metric)}" for row in leading if row["n"]]
     more = [f"{len(begun) - MOST_LEADING} more"] if len(begun) > MOST_LEADING else []
     return {
@@ -72,14 +73,15 @@ def undecided(
         **dict.fromkeys(tuned),
         "ties": 0,
         "undecided": f"{runs} {'run' if runs == 1 else 'runs'} without a result could change the choice"
-        + (f" ({failed} failed)" if failed else ""),
+        + (f" ({why})" if why else ""),
         "leading": "; ".join([*begun[:MOST_LEADING], *more]),
     }
 
 
 def _so_far(row: Mapping[str, Any], metric: str) -> str:
     mean = f"{100 * row['mean']:.2f}" if is_accuracy(metric) else shown_number(row["mean"])
-    return f"{mean} ({row['n']}/{row['seeds']})"
+    lost = "".join(f", {row[name]} {name}" for name in OUTCOMES if row[name])
+    return f"{mean} ({row['n']}/{row['seeds']}{lost})"
 
 
 def finished_values(members: Sequence[Mapping[str, Any]], column: str) -> list[float]:
@@ -99,8 +101,9 @@ def _order(lost: int, mean: float, maximal: bool) -> tuple[int, float]:
     return lost, math.inf if math.isnan(mean) else -mean if maximal else mean
 
 
-def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds: int) -> dict[str, Any]:
-    """A candidate, of which other candidates of its cell have `seeds` seeds."""
+def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict[str, Any]:
+    """A candidate, from its runs: those that there are, and of a sweep those that there should be."""
+    seeds = len(members)
     values, scored = finished_values(members, "value"), finished_values(members, "score")
     finished = [run for run in members if run["outcome"] == "finished"]
     outcomes = Counter(run["outcome"] for run in members)
@@ -108,7 +111,6 @@ def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds: 
     choice = chosen_fields(first, tuned)
     shares = [run["cap_share"] for run in finished if shown(run["cap_share"]) != "-"]
     lost = outcomes["diverged"] + outcomes["stopped"]
-    measured = min(len(values), len(scored))
     return {
         **{name: first[name] for name in TABLE_KEYS},
         **{name: value for name, value in first.items() if name not in (*OF_RUNS, *tuned, *TABLE_KEYS)},
@@ -126,7 +128,7 @@ def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str], seeds: 
         "stalled": sum(run["stalled"] is True for run in finished),
         "cap_share": statistics.fmean(shares) if shares else math.nan,
         "lost": lost,
-        "lacking": seeds - measured - lost,
+        "lacking": seeds - len(scored) - lost,
     }
 
 

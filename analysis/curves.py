@@ -251,7 +251,7 @@ class Line:
         if statement.kind == "limit":
             return HOLDS if self.measured(statement) < CLOSE else "not reached yet"
         _, low, high = self.share(statement)
-        if low > 1 + ROUNDING:
+        if low > 1 + ROUNDING or self.cell["diverged"]:
             return FAILS
         if self.is_vacuous(statement):
             return VACUOUS

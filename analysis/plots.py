@@ -73,7 +73,7 @@ def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes) -> A
         line = points[points["rho"] == rho] if not pd.isna(rho) else points[points["rho"].isna()]
         _line(line.sort_values(x), x, scale, look, "" if pd.isna(rho) else f"rho = {rho:g}", ax)
     _mark_lost(points, ax)
-    if (points[x] > 0).all():
+    if (points[x] > 0).all() and points["mean"].notna().any():
         ax.set_xscale("log")
     names = {"lr": "step size lr", "gamma_b": "cap gamma_b"}
     ax.set(xlabel=names.get(x, x), ylabel=unit(metric))
@@ -133,7 +133,8 @@ def plot_scores(scores: pd.DataFrame, metric: str, ax: Axes) -> Axes:
         bars = scores[scores["scheduler"] == scheduler].set_index("table").reindex(tables)
         places = np.arange(len(tables)) + (at - (len(found) - 1) / 2) * width
         hatch = ("", "//", "..", "xx", "\\\\", "++")[at % 6]
-        reach = np.array([bars["drop"] - bars["low"], bars["high"] - bars["drop"]]) * scale
+        reach = np.array([bars["drop"] - bars["low"], bars["high"] - bars["drop"]], dtype=float) * scale
+        reach[~np.isfinite(reach)] = 0.0  # of a drop whose interval has no end on that side
         ax.bar(
             places, bars["drop"] * scale, width * 0.92, yerr=reach, capsize=3, color=look["color"],
             hatch=hatch, edgecolor="white", ecolor="0.2", label=scheduler,
@@ -234,7 +235,7 @@ def _sequence(values: pd.Series) -> dict[Any, dict[str, Any]]:
 
 def _line(line: pd.DataFrame, x: str, scale: float, look: Mapping[str, Any], label: str, ax: Axes) -> None:
     """Mean and band of the points that have one; crosses where seeds have diverged."""
-    done = line[line["n"] > 0]
+    done = line[(line["n"] > 0) | (line["undecided"] != "")] if "undecided" in line else line[line["n"] > 0]
     mean, std = done["mean"] * scale, (done["std"] * scale).fillna(0)
     ax.plot(done[x], mean, label=label or None, **look)
     ax.fill_between(done[x], mean - std, mean + std, color=look["color"], alpha=0.2, linewidth=0)

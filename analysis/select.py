@@ -56,14 +56,14 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by
     for run in _runs(pulled, metric, epoch, by, maximal):
         key = tuple(run[name] for name in protocol.cell)
         cells.setdefault(key, {}).setdefault(tuple(run[name] for name in protocol.tuned), []).append(run)
+    chose_here = metric.partition("/")[0] == by.partition("/")[0] or "/" not in metric + by  # on what is reported
     chosen_rows, value_rows, candidate_rows = [], [], []
     samples: dict[tuple[str, ...], Mapping[str, Sample]] = {}
     for key, candidates in cells.items():
-        seeds = len({run["seed"] for members in candidates.values() for run in members})
         described = []
         for members in candidates.values():
             _require_alike(members, protocol.cell)
-            described.append((describe(members, protocol.tuned, seeds), members))
+            described.append((describe(members, protocol.tuned), members))
         ranked = sorted(described, key=lambda pair: rank_of(pair[0], maximal))  # stable
         candidate_rows += [{**row, "rank": rank} for rank, (row, _) in enumerate(ranked, start=1)]
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
@@ -72,7 +72,7 @@ def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by
             samples[tuple(map(shown, key))] = {
                 row["selected"]: Sample.of(finished_values(runs, "value"))
                 for row, runs in ranked
-                if not row["lacking"] and row["n"] == winner["n"]
+                if row is winner or (chose_here and not row["lacking"] and row["lost"] == winner["lost"])
             }
         cell = {**winner, **choice(rows, protocol, maximal), "undecided": "", "leading": ""}
         if rivals:

@@ -53,8 +53,9 @@ class Selection:
     values: pd.DataFrame
     candidates: pd.DataFrame
     samples: Mapping[tuple[str, ...], Mapping[str, Sample]]
-    """By `cell_key` and `selected` the reported values of the candidates that could have been chosen: the chosen one
-    first, and those that have as many finished seeds. Of undecided cells there are none."""
+    """By `cell_key` and `selected` the reported values of the candidates among which they chose: the chosen one first,
+    and those with no more diverged seeds. If another set chose (`val/top1`, of `test/top1`), the chosen one alone. Of
+    undecided cells there are none."""
 
     @property
     def varying(self) -> list[str]:
@@ -83,10 +84,11 @@ class Selection:
         if any(cell["undecided"] for cell in cells):
             return untested("undecided")
         if not all(cell["n"] for cell in cells):
-            counts = [(int(cell["n"]), int(cell["lost"])) for cell in cells]
-            return more_diverged(*counts) if len(cells) == 2 else untested("a cell has no finished seed")
+            counts = [(int(cell["n"]), int(cell["diverged"])) for cell in cells]
+            is_of_counts = len(cells) == 2 and all(sum(count) for count in counts)
+            return more_diverged(*counts) if is_of_counts else untested("a cell has no finished seed")
         one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
-        lost, others_lost = (sum(cell["lost"] for cell in side) for side in (plus, minus))
+        lost, others_lost = (sum(cell["diverged"] for cell in side) for side in (plus, minus))
         return _not_better(difference(one, other), above=lost > others_lost, below=others_lost > lost)
 
     def over_all(self, cell: Mapping[Any, Any], others: Sequence[Mapping[Any, Any]]) -> Difference:
@@ -103,9 +105,9 @@ class Selection:
             ) if tested else by_count[0]  # fmt: skip
         own = [self._signed(self.samples_of(cell))]
         found = difference(own, [self._union(alive)])
-        no_worse = [other for other in alive if other["lost"] <= cell["lost"]]
+        no_worse = [other for other in alive if other["diverged"] <= cell["diverged"]]
         below = difference(own, [self._union(no_worse)]).p_below if no_worse else 1.0
-        is_behind = any(other["lost"] < cell["lost"] for other in alive)
+        is_behind = any(other["diverged"] < cell["diverged"] for other in alive)
         above = max([1.0 if is_behind else found.p_above, *(one.p_above for one in tested)])
         return found if math.isnan(found.p_above) else found._replace(p_above=above, p_below=below)
 
@@ -117,12 +119,16 @@ class Selection:
         """Another column of `runs` of the candidates behind `samples_of`, in their order; `missing` for no value."""
         chosen = self.samples.get(self.cell_key(cell), {})
         found: dict[str, list[float]] = {name: [] for name in chosen}
-        for run in self._finished_runs.get(self.cell_key(cell), ()):
+        for run in self.finished_runs(cell):
             name = chosen_text(run, self.pulled.protocol.tuned)
             if name in found:
                 value = run[column]
                 found[name].append(missing if shown(value) == "-" else float(value))
         return [Sample.of(values) for values in found.values()]
+
+    def finished_runs(self, cell: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
+        """The finished runs of all candidates of a cell."""
+        return self._finished_runs.get(self.cell_key(cell), ())
 
     @cached_property
     def _finished_runs(self) -> dict[tuple[str, ...], list[Mapping[Any, Any]]]:

@@ -100,6 +100,8 @@ def difference(plus: Sequence[Candidates], minus: Sequence[Candidates], level: f
     n = min(sample.n for samples in (*above, *below) for sample in samples)
     if n < 2:
         return untested("no value" if n == 0 else "n = 1", estimate, n)
+    if not math.isfinite(estimate):
+        return untested("a value is not finite", estimate, n)
     k, m = len(above), len(below)
     p_above, low = _one_sided(above[0], below, max(k, 1 + k / m), level)
     p_below, high = _one_sided(below[0], above, max(m, 1 + m / k), level)
@@ -117,8 +119,11 @@ def _one_sided(
 ) -> tuple[float, float]:
     """The p value of `chosen` being above all `others`, times `factor`; and by how much it is at least above them.
 
-    One of them that has no spread, and neither has `chosen`, is not known to be below it.
+    One of them that has no spread, and neither has `chosen`, is not known to be below it, unless it is further below
+    than the first of them, which then decides.
     """
+    first = _total(others[0])
+    others = [other for other in others if _spread(chosen, other) or other is others[0] or _total(other) > first]
     if not all(_spread(chosen, other) for other in others):
         return 1.0, -math.inf
     gaps = np.array([_total(chosen) - _total(other) for other in others])
@@ -151,14 +156,14 @@ def compare_means(
 
 
 def mean_interval(sample: Sample, candidates: int = 1, level: float = LEVEL) -> tuple[float, float]:
-    r"""Student's interval of a mean, (NaN, NaN) for fewer than two values.
+    r"""Student's interval of a mean, (NaN, NaN) for fewer than two values and for values without spread.
 
     mean - t(1 - level / (1 + k)) s / sqrt(n)  to  mean + t(1 - level k / (1 + k)) s / sqrt(n), n - 1 degrees of freedom
 
     for the best of k `candidates`: with k = 1 the usual interval, with more a longer way down, because the mean of the
     best is too good by chance. It is `difference` against a number that is known.
     """
-    if sample.n < 2:
+    if sample.n < 2 or not sample.std > 0:
         return math.nan, math.nan
     error = sample.std / math.sqrt(sample.n)
     down, up = special.stdtrit(sample.n - 1, [1 - level / (1 + candidates), 1 - level * candidates / (1 + candidates)])

@@ -209,13 +209,22 @@ class RowVerdict:
         if self.undecided:
             return f"{where}: no verdict: {self.undecided} undecided".removeprefix(": ")
         found = self.difference
+        if math.isnan(found.estimate):
+            return self._of_counts(where)
         gap = number(found.estimate, metric)
-        if math.isnan(self.p):
+        if found.low == -math.inf:
+            rest = f"{gap} (it has fewer diverged seeds; n = {found.n}): not shown"
+        elif math.isnan(self.p):
             rest = f"{gap} ({found.reason}): not shown"
         else:
             interval = f"[{number(found.low, metric)}, {number(found.high, metric)}]"
             rest = f"{gap} {interval}, {p_text(self.p)} (n = {found.n}): {'shown' if self.is_shown else 'not shown'}"
         return f"{where}: {self.best} over {self.runner_up} by {rest}".removeprefix(": ")
+
+    def _of_counts(self, where: str) -> str:
+        shown_text = "shown" if self.is_shown else "not shown"
+        tested = f"{p_text(self.p)} by Fisher's exact test" if not math.isnan(self.p) else self.difference.reason
+        return f"{where}: {self.best} over {self.runner_up}, which has no finished seed ({tested}): {shown_text}"
 
 
 def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | None = None) -> list[RowVerdict]:
@@ -233,7 +242,7 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         by_row.setdefault(_key(cell, layout.rows), []).append(cell)
     sign = 1 if selection.is_maximal else -1
     ranked = {
-        row: sorted(members, key=lambda cell: (not cell["n"], cell["lost"], -sign * cell["mean"]))
+        row: sorted(members, key=lambda cell: (not cell["n"], cell["diverged"], -sign * cell["mean"]))
         for row, members in by_row.items()
         if len(members) > 1
     }

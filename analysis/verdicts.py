@@ -177,7 +177,7 @@ def _step_size(selection: Selection, cells: Sequence[Cell]) -> Difference:
         samples = dict(selection.samples.get(selection.cell_key(cell), {}))
         own = samples.pop(f"lr={TUNED_LR}", None)
         if own is None or not samples:
-            return untested(f"not every radius has {TUNED_LR} and another step size with all their seeds")
+            return untested(f"not every radius has {TUNED_LR} and another step size without diverged seeds")
         ranked = sorted(samples.values(), reverse=True)
         found.append(difference([[own]], [ranked]))
     if any(math.isnan(one.p_above) for one in found):
@@ -193,13 +193,13 @@ def _safeguards(printed: Mapping[Key, float], sides: Sequence[Side]) -> Iterator
     for optimizer in dict.fromkeys(key[0] for key in printed if key[5] == "polyak"):
         keys = {key for each in sides for key in each.cells if key in printed and key[0] == optimizer}
         own = {
-            each.selection.key(each.cells[key])
+            side.selection.cell_key(each.cells[key]): each.cells[key]
             for each in sides
             for key in keys
             if key[5] == "polyak" and key in each.cells
         }
-        runs = [run for run in side.selection.values.to_dict("records") if side.selection.key(run) in own]
-        shares = [run["zero_share"] for run in runs if run["outcome"] == "finished" and not pd.isna(run["zero_share"])]
+        runs = [run for cell in own.values() for run in side.selection.finished_runs(cell)]
+        shares = [run["zero_share"] for run in runs if not pd.isna(run.get("zero_share"))]
         often = sum(share > RARE for share in shares)
         found = rarer(often, len(shares), RARE) if shares else untested(NO_RUNS if not runs else "not logged")
         counted = f"{often} of {len(shares)} trials have gamma = 0 in more than {RARE:.0%} of their steps"

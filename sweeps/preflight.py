@@ -62,7 +62,7 @@ def remarks(config: TrialConfig) -> list[str]:
     found = []
     if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
         found.append(
-            f"momentum {config.momentum} with scheduler {config.scheduler}: the step size is derived for a step along "
+            f"momentum with scheduler {config.scheduler}: the step size is derived for a step along "
             "the gradient alone, and the paper uses none"
         )
     if config.scheduler == "cosine" and config.epochs == 1:

@@ -377,6 +377,9 @@ class SweepSpec(_Strict):
         made = []
         for index, space in enumerate(self.space):
             middle = {name: parameter.at(0.5) for name, parameter in space.items()}
+            if {"lr", "lr_min"} <= space.keys():  # which are checked against each other
+                values = {**middle, "lr": space["lr"].at(1e-6), "lr_min": space["lr_min"].at(1 - 1e-6)}
+                made.append(self._member({}, index, {**values, "seed": self.seeds[0]}).config)
             for name, parameter in space.items():
                 ends = parameter.grid if parameter.kind == "categorical" else None
                 for value in ends or [parameter.at(1e-6), parameter.at(1 - 1e-6)]:

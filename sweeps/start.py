@@ -129,7 +129,8 @@ def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed and may not be meant."""
     found = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
     kinds = {(id(trial.family), trial.value("momentum")): trial for trial in spec.trials}
-    return list(dict.fromkeys([*found, *(text for trial in kinds.values() for text in remarks(trial.config))]))
+    configs = [*(trial.config for trial in kinds.values()), *spec.corners]
+    return list(dict.fromkeys([*found, *(text for config in configs for text in remarks(config))]))
 
 
 def _say_what_starts(made: Plan, extension: Extension, options: Options, store: Store) -> None:

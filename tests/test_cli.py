@@ -161,7 +161,7 @@ def test_what_may_not_be_meant_is_warned_of(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(polyak)
     answer = run("plan", "file.yaml")
     assert answer.returncode == 0
-    assert answer.stderr.count("warning: momentum 0.9 with scheduler polyak: the step size is derived") == 1
+    assert answer.stderr.count("warning: momentum with scheduler polyak: the step size is derived") == 1
 
 
 def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run: Run, tmp_path: Path) -> None:

@@ -224,7 +224,9 @@ def test_an_undecided_method_stays_on_the_page(small: Path, tmp_path: Path) -> N
     assert row["n"] == 0 and row["undecided"].startswith("lr=10.0 ")
     assert not methods(fresh)[methods(fresh)["problem"] == row["problem"]]["marked"].any()
     page = render_theory(fresh, "small")
-    assert "lightsam-i rho=0.1: undecided, 1 run without a result could change the choice (1 failed)" in page
+    assert (
+        "lightsam-i rho=0.1: undecided, 1 run without a result could change the choice (1 failed, 5 diverged)" in page
+    )
     assert "| undecided: lr=10.0 " in page
 
 

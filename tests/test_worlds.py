@@ -282,7 +282,8 @@ def test_a_failed_seed_swaps_no_candidate(run: Run, tmp_path: Path) -> None:
         sweep(tmp_path / outcome, score, variants=variants)
         for format_ in ("markdown", "latex", "html"):
             text = run("table", "made", "--store", outcome, "--format", format_).stdout
-            assert "undecided: lr=0.1 95.20 (2/3); lr=0.01 80.30 (3/3)" in text
+            lost = "1 failed" if outcome == "failed" else "1 missing"
+            assert f"undecided: lr=0.1 95.20 (2/3, {lost}); lr=0.01 80.30 (3/3)" in text
             assert "80.30 " not in text.replace("lr=0.01 80.30 (3/3)", "") and "over constant" not in text
             assert "no verdict: constant undecided" in text
             assert not any(mark in text for mark in ("**", "mathbf", "<b>")), "no mark beside an undecided cell"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Options(BaseModel):
@@ -51,12 +51,6 @@ class RidgeOptions(ProblemOptions):
     # of A: largest by least singular value; above 1e7 float64 has no digits of mu left
     lambda_r: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0  # of the regulariser
     consistent: Flag = True  # b = A x with x drawn; otherwise b is drawn
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.matrix == "gaussian" and self.condition != type(self).model_fields["condition"].default:
-            raise ValueError(f"condition {self.condition:g} is of matrix 'conditioned'; leave it out with 'gaussian'")
-        return self
 
 
 class LogisticOptions(ProblemOptions):

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from trainer.options import RidgeOptions
 from trainer.plugins import component
 from trainer.registry import TASKS, ConfigError
 
@@ -188,12 +189,15 @@ def ridge(
     With `consistent`, b = A x for x of standard normal entries, so that f* = 0 where lambda_r = 0; otherwise b has
     standard normal entries.
     """
-    if n < d:
+    is_drawn = matrix == "gaussian"
+    if is_drawn and condition != RidgeOptions().condition:
+        raise ConfigError("task_options.condition", f"{condition:g} is of matrix 'conditioned'; leave it out")
+    if n < d and not is_drawn:
         raise ConfigError("task_options.n", f"{n} is less than d = {d}: the construction of A needs n >= d")
-    if d == 1 and condition != 1:
+    if d == 1 and condition != 1 and not is_drawn:
         raise ConfigError("task_options.condition", f"{condition:g} with d = 1, where it can only be 1")
     rng = np.random.default_rng(problem_seed)
-    if matrix == "gaussian":
+    if is_drawn:
         a = rng.standard_normal((n, d))
     else:
         u, v = _orthogonal(rng, n, d), _orthogonal(rng, d, d)
