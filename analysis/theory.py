@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.curves import FAILS, FINAL, HIT, PUBLISHED, Line
 from analysis.selection import CAPPED
-from analysis.stats import LEVEL, Difference, difference, fewer_is_better, holm
+from analysis.stats import LEVEL, Difference, difference, fewer_is_better, holm, p_text
 from trainer import bounds
 from trainer.history import HITS
 from trainer.published import decreasing_step, radius_and_step
@@ -183,14 +183,18 @@ def _race(members: Sequence[Race]) -> str:
 
 
 def _rival(race: Race) -> str:
-    """`khanh2024 (by 3269 [3100, 3437])`: the difference, ours the smaller, with its interval."""
+    """`khanh2024 (by 3269 [3100, 3437], p < 0.0001)`: the difference, ours the smaller, its interval, p after Holm.
+
+    The interval is of this pair alone: it may exclude 0 where p, of all pairs, does not let the two be told apart.
+    """
     found = race.found
     form = ".0f" if race.unit == "iterations" else ".2g"
     theirs, count = race.rival.iterations(HITS[-1])
     at_least = "at least " if race.unit == "iterations" and len(theirs) < count else ""
     if math.isnan(found.low):
         return f"{race.rival.label} (by {at_least}{found.estimate:{form}}, {found.reason})"
-    return f"{race.rival.label} (by {at_least}{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}])"
+    interval = f"[{found.low:{form}}, {found.high:{form}}]"
+    return f"{race.rival.label} (by {at_least}{found.estimate:{form}} {interval}, {p_text(race.p)})"
 
 
 def _remarks(line: Line) -> list[str]:

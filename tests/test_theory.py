@@ -173,7 +173,8 @@ def test_the_winner_its_budget_and_whom_it_beats(lines: list[Line]) -> None:
     assert "lr" in tuned["edge"]
     told = " ".join(verdicts(lines))
     assert re.search(
-        r"rho=2.5 reaches 1e-10 after \d+ iterations \(n = 5\): ahead of khanh2024 \(by at least \d+ \[\d+, \d+\]\)",
+        r"rho=2.5 reaches 1e-10 after \d+ iterations \(n = 5\): "
+        r"ahead of khanh2024 \(by at least \d+ \[\d+, \d+\], p [=<] \S+\)",
         told,
     )
     assert "corollary 3.7 permits at the radius of andriushchenko2022" in told
