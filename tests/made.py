@@ -19,6 +19,15 @@ from trainer.history import HISTORY_COLUMNS
 from trainer.tracking import describe
 
 Score = Callable[[TrialConfig], list[float] | str]
+ONE_TABLE = {
+    "task": {"value": "cifar10"},
+    "model": {"value": "resnet20"},
+    "optimizer": {"value": "usam"},
+    "weight_decay": {"value": 5e-4},
+    "rho": {"values": [0.1, 0.2, 0.3, 0.4]},
+    "epochs": {"value": 3},
+}
+"""The parameters of one CIFAR-10 table, besides the scheduler: a row per radius."""
 SPEC = {
     "name": "made",
     "metric": {"name": "test/top1", "goal": "maximize"},

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from made import sweep
+from made import ONE_TABLE, sweep
 from scipy import stats
 
 from analysis.compare import Compared, compare, load_published, published_of
@@ -29,14 +29,7 @@ from trainer.config import TrialConfig
 from trainer.registry import UserError
 
 CIFAR = {
-    "parameters": {
-        "task": {"value": "cifar10"},
-        "model": {"value": "resnet20"},
-        "optimizer": {"value": "usam"},
-        "weight_decay": {"value": 5e-4},
-        "rho": {"values": [0.1, 0.2, 0.3, 0.4]},
-        "epochs": {"value": 3},
-    },
+    "parameters": ONE_TABLE,
     "variants": [
         {"scheduler": {"value": "constant"}, "lr": {"values": [0.001, 0.1]}},
         {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}, "lr_min": {"values": [0.001, 0.01]}},

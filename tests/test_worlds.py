@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
-from made import SPEC, sweep
+from made import ONE_TABLE, SPEC, sweep
 from scipy import integrate, stats
 from worlds import (
     CLAIMS,
@@ -221,14 +221,7 @@ def test_the_power_is_as_computed(n: int, shift: float) -> None:
 # The same through Stores and the commands.
 
 SMALL: dict[str, Any] = {
-    "parameters": {
-        "task": {"value": "cifar10"},
-        "model": {"value": "resnet20"},
-        "optimizer": {"value": "usam"},
-        "weight_decay": {"value": 5e-4},
-        "rho": {"values": [0.1, 0.2, 0.3, 0.4]},
-        "epochs": {"value": 3},
-    },
+    "parameters": ONE_TABLE,
     "variants": [
         {"scheduler": {"value": "constant"}, "lr": {"values": [0.1, 0.01, 0.001]}},
         {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}, "lr_min": {"values": [0.001, 0.01]}},
