@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from analysis.address import Address
 from analysis.frames import Pulled
-from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 from trainer.tracking import logged_in
 
@@ -24,9 +23,8 @@ def place_of(pulled: Pulled) -> tuple[str | None, str]:
     if pulled.protocol.source.startswith("wandb://"):
         address = Address.parse(pulled.protocol.source)
         return address.entity, address.project
-    spec = SweepSpec.parse(pulled.protocol.text, f"sweep {pulled.protocol.name}", pulled.protocol.name, recorded=True)
-    entity = os.environ.get("WANDB_ENTITY") or spec.entity
-    return entity, os.environ.get("WANDB_PROJECT") or spec.project or "polysweep"
+    entity = os.environ.get("WANDB_ENTITY") or pulled.protocol.entity
+    return entity, os.environ.get("WANDB_PROJECT") or pulled.protocol.project or "polysweep"
 
 
 def view_id(name: str) -> str:

@@ -15,12 +15,11 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from sweeps.sweep_index import Range
 from trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
 from trainer.registry import UserError
 
 EPOCHS: Final = ("best", "last")
-EDGE: Final = 0.05
-"""The share of a range at each end that counts as its edge."""
 UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
@@ -29,23 +28,6 @@ LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse"
 GAINS: Final = ("acc", "top1", "top5", "auc", "f1", "precision", "recall", "iou", "map", "bleu", "reward")
 SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Numbers as W&B's server spells them."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """What the values of a tuned field were drawn from: infinite ends are none."""
-
-    low: float
-    high: float
-    is_log: bool = False  # whether they are spread evenly in the logarithm
-    is_list: bool = False  # whether only listed values are drawn
-
-    def is_at_end(self, value: float) -> bool:
-        """Whether a value lies in the first or last 5 % of the range; of a list, whether it is the least or largest."""
-        if self.is_list or not (math.isfinite(self.low) and math.isfinite(self.high)):
-            return value in (self.low, self.high)
-        low, high, at = map(math.log, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
-        return not low + EDGE * (high - low) < at < high - EDGE * (high - low)
 
 
 @dataclass(frozen=True)
@@ -64,6 +46,8 @@ class Protocol:
     tuned: tuple[str, ...] = ()
     text: str = ""  # the spec, as launched
     source: str = ""  # where the runs come from: a Store's root, or a wandb:// address
+    project: str | None = None  # of W&B, if the spec names one
+    entity: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # by our name theirs, in a project that is not ours
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""

@@ -85,7 +85,7 @@ def _request(
     from sweeps.spec import SweepSpec
 
     before = last_request(address, folder)
-    kept = {} if before is None else {name: getattr(before, name) for name in (*given, "spec", "name")}
+    kept = {} if before is None else {name: getattr(before, name) for name in (*given, "spec")}
     empty: dict[str, Any] = {
         "filters": {},
         "mapping": {},
@@ -94,7 +94,6 @@ def _request(
         "tuned": (),
         "ignore": (),
         "spec": None,
-        "name": None,
     }
     merged: dict[str, Any] = {**empty, **kept, **{name: value for name, value in given.items() if value is not None}}
     explicit = any(given[name] for name in ("mapping", "metric", "goal", "tuned", "ignore"))
@@ -103,14 +102,13 @@ def _request(
             "--spec says what is tuned and what selects: no --map, --metric, --goal, --tuned or --ignore beside it"
         )
     if spec is not None:
-        loaded = SweepSpec.load(Path(spec), recorded=True)
-        merged |= {"spec": loaded.text, "name": loaded.name}
+        merged["spec"] = SweepSpec.load(Path(spec), recorded=True).as_sweep().as_json()
     elif explicit:
-        merged |= {"spec": None, "name": None}
+        merged["spec"] = None
     elif merged["spec"] is None and before is None and address.tag:
         there = _store(store)
         if address.tag in there.sweeps():
-            merged |= {"spec": there.sweep_spec(address.tag), "name": address.tag}
+            merged["spec"] = there.launched(address.tag).as_json()
     return Request(**merged)
 
 

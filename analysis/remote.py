@@ -20,7 +20,7 @@ from analysis.fields import cell_fields, column_of, field_of, metric_of, outcome
 from analysis.frames import SPECIAL, Protocol, Pulled, empty_history, frame, joined, last_known, scores, typed
 from analysis.project import Project, RemoteRun, Wanted
 from analysis.stored import protocol_of, with_current_columns, with_variants
-from sweeps.spec import SweepSpec
+from sweeps.sweep_index import Sweep
 from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS, RENAMED
 from trainer.registry import UserError
 
@@ -35,8 +35,7 @@ class Request:
     goal: str | None
     tuned: tuple[str, ...]
     ignore: tuple[str, ...]  # config fields that tell no cells apart
-    spec: str | None  # the text of a sweep's spec
-    name: str | None  # of that sweep
+    spec: Mapping[str, Any] | None  # a sweep, as `Sweep.as_json`
 
 
 def pull_wandb(
@@ -106,6 +105,12 @@ def last_request(address: Address, cache: Path) -> Request | None:
 
 def _request(cached: Cached) -> Request:
     given = json.loads(cached.said("request"))
+    name = given.pop("name", None)
+    if isinstance(given["spec"], str):  # of an older version: the text of a spec
+        from sweeps.spec import SweepSpec
+
+        spec = SweepSpec.parse(given["spec"], f"spec of {name}", name or "sweep", recorded=True)
+        given["spec"] = spec.as_sweep().as_json()
     return Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])})
 
 
@@ -208,9 +213,7 @@ def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
 
 def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
     runs = [json.loads(text) for text in cached.runs["run"].to_pylist()]
-    spec = None
-    if request.spec is not None:
-        spec = SweepSpec.parse(request.spec, f"spec of {request.name}", request.name or "sweep", recorded=True)
+    sweep = None if request.spec is None else Sweep.of_json(request.spec)
     theirs = {name: ours for ours, name in request.mapping.items()}
     configs = [flattened(run["config"]) for run in runs]
     require_mapping(address, request.mapping, configs, _logged(cached))
@@ -230,25 +233,25 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
     history = load(None)
     lengths = cached.runs["rows"].to_pylist()
     ids = [run["id"] for run in runs]
-    if spec is not None:
-        protocol = protocol_of(spec, str(address))
+    if sweep is not None:
+        protocol = protocol_of(sweep, str(address))
         places = {trial_id: at for at, trial_id in enumerate(ids)}
-        wanted = [trial.trial_id for trial in spec.trials]
+        wanted = [trial.trial_id for trial in sweep.trials]
         chosen = [places[trial_id] for trial_id in wanted if trial_id in places]
         if not chosen:
-            raise UserError(f"{address}: none of its {len(ids)} runs is a trial of the sweep {spec.name!r}")
+            raise UserError(f"{address}: none of its {len(ids)} runs is a trial of the sweep {sweep.name!r}")
         lengths = [lengths[places[trial_id]] if trial_id in places else 0 for trial_id in wanted]
         history = load(None)
         by_id = dict(zip(ids, runs, strict=True))
         runs = [by_id.get(trial_id, {}) for trial_id in wanted]
-        configs = [dict(trial.config.flat()) for trial in spec.trials]
+        configs = [dict(trial.values) for trial in sweep.trials]
         ids = wanted
-    if spec is None:
+    if sweep is None:
         metric, goal = metric_of(address, request.metric, request.goal, history)
     else:
-        metric, goal = spec.metric.name, spec.metric.goal
-    outcomes = [outcome_of(run, spec is not None) for run in runs]
-    if spec is None:
+        metric, goal = sweep.metric.name, sweep.metric.goal
+    outcomes = [outcome_of(run, sweep is not None) for run in runs]
+    if sweep is None:
         tuned = tuple(request.tuned)
         cell = cell_fields(address, configs, tuned, request.ignore)
         protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
@@ -258,7 +261,7 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
             for outcome, value in zip(outcomes, lasts, strict=True)
         ]
     else:
-        _require_whole(address, spec, outcomes, lengths)
+        _require_whole(address, sweep, outcomes, lengths)
     names = list(dict.fromkeys(name for config in configs for name in config))
     table = pa.table(
         {
@@ -279,8 +282,8 @@ def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
             "run.rows": pa.array(lengths, pa.int64()),
         }
     )
-    if spec is not None:
-        table = with_variants(table, spec, protocol)
+    if sweep is not None:
+        table = with_variants(table, sweep, protocol)
     return Pulled(protocol, frame(table), load)
 
 
@@ -305,12 +308,12 @@ def _logged(cached: Cached) -> list[str]:
     return list(dict.fromkeys(name for shard in cached.shards for name in shard_columns(shard)))
 
 
-def _require_whole(address: Address, spec: SweepSpec, outcomes: Sequence[str], lengths: Sequence[int]) -> None:
-    for trial, outcome, rows in zip(spec.trials, outcomes, lengths, strict=True):
+def _require_whole(address: Address, sweep: Sweep, outcomes: Sequence[str], lengths: Sequence[int]) -> None:
+    for trial, outcome, rows in zip(sweep.trials, outcomes, lengths, strict=True):
         if outcome == "finished" and rows != trial.epochs:
             raise UserError(
                 f"{address}: run {trial.trial_id} has {rows} epochs of {trial.epochs} of a finished trial; "
-                f"polysweep sync {spec.name} uploads what W&B lacks"
+                f"polysweep sync {sweep.name} uploads what W&B lacks"
             )
 
 

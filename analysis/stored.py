@@ -12,13 +12,11 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from analysis.cache import EMPTY, Cache, Cached
-from analysis.frames import Protocol, Pulled, Range, empty_history, frame, joined, runs_of, scores, typed
-from sweeps.expand import SweepTrial
+from analysis.frames import Protocol, Pulled, empty_history, frame, joined, runs_of, scores, typed
 from sweeps.files import StoreError
-from sweeps.plan import FINAL, TrialState
-from sweeps.spec import SweepSpec
+from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
-from trainer.config import TrialConfig
+from sweeps.sweep_index import Sweep, SweepTrial, in_order
 from trainer.history import RENAMED
 
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
@@ -28,26 +26,16 @@ COLUMNS: Final = "2"
 _CHUNK: Final = 500
 
 
-def protocol_of(spec: SweepSpec, source: str) -> Protocol:
+def protocol_of(sweep: Sweep, source: str) -> Protocol:
     """The protocol of a sweep."""
-    names: dict[str, None] = {}
-    for trial in spec.trials:
-        names |= dict.fromkeys(trial.family.cell_names)
-    metric, tuned = spec.metric, tuple(spec.tuned)
-    ranges = {} if spec.method == "grid" else _ranges(spec)
-    return Protocol(spec.name, metric.name, metric.goal, tuple(names), tuned, spec.text, source, ranges=ranges)
-
-
-def _ranges(spec: SweepSpec) -> dict[tuple[int, str], Range]:
-    """What the tuned parameters of a search are drawn from."""
-    found = {}
-    for variant, space in enumerate(spec.space):
-        for name in spec.tuned:
-            ends = space[name].ends if name in space else None
-            if ends is not None and ends[0] < ends[1]:
-                kind = space[name].kind
-                found[variant, name] = Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
-    return found
+    metric, settings = sweep.metric, sweep.settings
+    ranges = {(variant, name): one for variant, name, one in settings.ranges}
+    fields, names = dict.fromkeys(sweep.cell_fields), {name for trial in sweep.trials for name in trial.cell}
+    cell = tuple(name for name in fields if name in names)
+    return Protocol(
+        sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
+        project=settings.project, entity=settings.entity, ranges=ranges,
+    )  # fmt: skip
 
 
 def with_current_columns(history: pa.Table) -> pa.Table:
@@ -62,11 +50,11 @@ def with_current_columns(history: pa.Table) -> pa.Table:
     return history
 
 
-def with_variants(runs: pa.Table, spec: SweepSpec, protocol: Protocol) -> pa.Table:
+def with_variants(runs: pa.Table, sweep: Sweep, protocol: Protocol) -> pa.Table:
     """The runs with the variant of each, where its ranges are needed."""
     if not protocol.ranges:
         return runs
-    return runs.append_column("variant", pa.array([trial.family.variant for trial in spec.trials], pa.int64()))
+    return runs.append_column("variant", pa.array([trial.variant for trial in sweep.trials], pa.int64()))
 
 
 def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
@@ -74,9 +62,9 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
 
     Raises `StoreError` for an unknown sweep and for a finished trial without its whole history.
     """
-    spec = store.launched(name)
-    protocol = protocol_of(spec, store.root)
-    ids = [trial.trial_id for trial in spec.trials]
+    sweep = store.launched(name)
+    protocol = protocol_of(sweep, store.root)
+    ids = [trial.trial_id for trial in sweep.trials]
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
         old = keeper.load() if keeper else EMPTY
@@ -85,9 +73,9 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
         known = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
-        states = store.states(spec, known=known, records=records)
+        states = store.states(sweep, known=known, records=records)
         same = _same(old, stamps)
-        changed = [trial for trial in spec.trials if trial.trial_id not in same]
+        changed = [trial for trial in sweep.trials if trial.trial_id not in same]
         said = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
         is_scored = all(old.said(key) == value for key, value in said.items())
         found = old
@@ -101,9 +89,9 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
             found = keeper.save(found, **said) if keeper else found
     outcomes = pa.array([states[trial_id].state for trial_id in ids], pa.string())
     shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
-    sweep = pa.array([spec.name] * len(ids), pa.string())
-    shown = shown.add_column(1, "sweep", sweep).add_column(2, "outcome", outcomes)
-    return Pulled(protocol, frame(with_variants(shown, spec, protocol)), found.history)
+    names = pa.array([sweep.name] * len(ids), pa.string())
+    shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
+    return Pulled(protocol, frame(with_variants(shown, sweep, protocol)), found.history)
 
 
 def _scored(runs: pa.Table, history: pa.Table, protocol: Protocol) -> pa.Table:
@@ -185,13 +173,9 @@ def _names(described: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _configs(trials: Sequence[SweepTrial]) -> dict[str, pa.Array]:
-    """By config field its values, in the order in which a config lists them; None where a field does not apply."""
-    whole = [{**trial.family.flat, **dict(zip(trial.family.names, trial.choice, strict=True))} for trial in trials]
-    families = {id(trial.family): trial.family.flat for trial in trials}.values()
-    used = {name for flat in families for name in flat}
-    order = [*TrialConfig.model_fields]
-    names = sorted(used, key=lambda name: (order.index(name.partition(".")[0]), name))
-    return {name: typed([one.get(name) for one in whole]) for name in names}
+    """By config field its values, in the order in which a config lists them; None if a field does not apply."""
+    names = in_order(trial.values for trial in trials)
+    return {name: typed([trial.values.get(name) for trial in trials]) for name in names}
 
 
 def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from sweeps.files import StoreError
+from sweeps.files import Fence, StoreError
 from sweeps.store import Store
 from trainer.history import with_current_names
 
@@ -16,23 +16,26 @@ log = logging.getLogger("polysweep.worker")
 
 
 def write_checkpoint(
-    store: Store, trial_id: str, checkpoint: Mapping[str, Any], still: Callable[[], bool] = lambda: True
+    store: Store, trial_id: str, checkpoint: Mapping[str, Any], fence: Fence | None, *, keeps_before: bool = True
 ) -> None:
-    """Replace the newest checkpoint; the one that it replaces stays as the one before. `still` as of `Files.write`."""
+    """Replace the newest checkpoint; the one that it replaces stays as the one before, unless told otherwise.
+
+    `fence` as of `Files.write`. The checkpoint says the claim's generation, so that no two claims write the same bytes.
+    """
     from trainer.checkpoint import dumps
 
     folder = f"trials/{trial_id}"
-    store.files.write(f"{folder}/{NEWEST}", dumps(checkpoint), keep_as=f"{folder}/{BEFORE}", still=still)
+    content = dumps({**checkpoint, "claim": fence.generation if fence else 0})
+    keep_as = f"{folder}/{BEFORE}" if keeps_before else None
+    store.files.write(f"{folder}/{NEWEST}", content, keep_as=keep_as, fence=fence)
 
 
-def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None) -> None:
+def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None, fence: Fence) -> None:
     """Leave only what a trial goes on from, so that a damaged file is not met again."""
     if checkpoint is None:
         remove_checkpoints(store, trial_id, keep_newest=False)
     else:
-        from trainer.checkpoint import dumps
-
-        store.files.write(f"trials/{trial_id}/{NEWEST}", dumps(checkpoint))
+        write_checkpoint(store, trial_id, checkpoint, fence, keeps_before=False)
 
 
 def remove_checkpoints(store: Store, trial_id: str, *, keep_newest: bool) -> None:

@@ -1,4 +1,8 @@
-"""Who runs a trial: claims that are created exclusively, beat while their holder lives, and go stale with it."""
+"""Who runs a trial: leases that beat while their owner lives, and claims of trials that refer to them.
+
+One lease is one running stack of a process, whatever its K: only its file beats. A claim is created exclusively, and is
+void with its lease. What the holder of a claim writes is fenced (`sweeps.files.Fence`) by the claim's generation.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,24 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sweeps.files import Files
+from sweeps.files import Fence, Files
 from sweeps.process import Process
 
 STALE_SECONDS: Final = 60.0
 HEARTBEAT_SECONDS: Final = 10.0
+FORGOTTEN_SECONDS: Final = 24 * 3600.0
+"""Age at which a lease that nobody has released is removed, if its owner cannot be looked at."""
+FOLDER: Final = "leases"
 _CLAIM = re.compile(r"claim-([0-9]{1,9})\.json")
 
 
 @dataclass(frozen=True)
-class Holder:
-    """A process that runs a trial, and since when (seconds since 1970 of its own clock)."""
+class Owner:
+    """A process that runs trials, and since when (seconds since 1970 of its own clock)."""
 
     process: Process
     since: float
@@ -31,17 +39,58 @@ class Holder:
 
 
 @dataclass
+class Lease:
+    """One running stack: valid while it beats."""
+
+    files: Files
+    launch: str = ""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    since: float = field(default_factory=time.time)
+    beats: int = 0
+    is_released: bool = False
+
+    @property
+    def path(self) -> str:
+        """Its file in the Store."""
+        return f"{FOLDER}/{self.id}.json"
+
+    def content(self) -> bytes:
+        """What the file says: who, since when, how alive."""
+        said = {
+            "process": vars(Process.this()),
+            "since": self.since,
+            "launch": self.launch,
+            "beats": self.beats,
+            "time": time.time(),
+        }
+        return json.dumps(said).encode()
+
+    def beat(self) -> None:
+        """Show that the owner is alive."""
+        if not self.is_released:
+            self.beats += 1
+            self.files.write(self.path, self.content())
+
+    def release(self) -> None:
+        """Give up every claim that refers to it; the next ones need no waiting."""
+        self.is_released = True
+        self.files.remove(self.path)
+
+
+@dataclass
 class Claim:
-    """The right to run one trial, until a higher generation exists."""
+    """The right to run one trial, until a higher generation exists or its lease has ended."""
 
     claims: Claims
     trial_id: str
     generation: int
-    launch: str = ""
+    lease: Lease
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    since: float = field(default_factory=time.time)
-    beats: int = 0
-    released: bool = False
+    is_released: bool = False
+    fence: Fence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fence = Fence(f"trials/{self.trial_id}", self.generation, self.is_held)
 
     @property
     def path(self) -> str:
@@ -49,33 +98,19 @@ class Claim:
         return f"trials/{self.trial_id}/claim-{self.generation}.json"
 
     def content(self) -> bytes:
-        """What the file says: who, since when, how alive."""
-        said = {
-            "token": self.token,
-            "beats": self.beats,
-            "released": self.released,
-            "process": vars(Process.this()),
-            "since": self.since,
-            "launch": self.launch,
-            "time": time.time(),
-        }
+        """What the file says."""
+        said = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
         return json.dumps(said).encode()
 
     def is_held(self) -> bool:
         """True while nobody has taken over."""
         return self.claims.generation(self.trial_id) == self.generation
 
-    def beat(self) -> None:
-        """Show that the holder is alive."""
-        self.beats += 1
-        if not self.released and self.is_held():
-            self.claims.files.write(self.path, self.content())
-
     def release(self) -> None:
-        """Let go; the next claim needs no waiting."""
-        self.released = True
-        if self.is_held():
-            self.claims.files.write(self.path, self.content())
+        """Give up this trial only: the next claim needs no waiting."""
+        self.is_released = True
+        self.claims.files.write(self.path, self.content())
+        self.claims.files.drop_fence(self.fence)
 
 
 @dataclass
@@ -85,47 +120,99 @@ class Claims:
     files: Files
     _seen: dict[str, tuple[Any, float]] = field(default_factory=dict, repr=False)
 
+    def lease(self, launch: str = "") -> Lease:
+        """A lease of this process; it is in the Store before a claim refers to it."""
+        lease = Lease(self.files, launch)
+        lease.beat()
+        return lease
+
     def generation(self, trial_id: str) -> int:
-        """The highest claim, 0 where there is none."""
+        """The highest claim, 0 if there is none."""
         found = (_CLAIM.fullmatch(name) for name in self.files.names(f"trials/{trial_id}"))
         return max((int(match[1]) for match in found if match), default=0)
 
-    def holder(self, trial_id: str, generation: int | None = None) -> Holder | None:
-        """Who runs the trial now (by the highest claim, or by `generation`); None where nobody does or it is stale.
+    def owner(self, trial_id: str, generation: int | None = None) -> Owner | None:
+        """Who runs the trial now (by the highest claim, or by `generation`); None if nobody does or the lease is stale.
 
         Stale: its process is known to be dead, or its heartbeat has not changed for 60 s of this observer's clock.
         """
         generation = self.generation(trial_id) if generation is None else generation
-        if not generation:
-            return None
-        path = f"trials/{trial_id}/claim-{generation}.json"
-        return self.alive(path, self.files.read(path) or b"")
+        return self.owners({trial_id: generation}).get(trial_id)
 
-    def alive(self, path: str, content: bytes) -> Holder | None:
-        """Who wrote a file that beats; None where that process is known to be gone."""
+    def owners(self, generations: Mapping[str, int]) -> dict[str, Owner]:
+        """By trial who runs it, of those that somebody runs; `generations` are their claims, 0 for none."""
+        paths = {f"trials/{i}/claim-{n}.json": i for i, n in generations.items() if n}
+        contents = self.files.read_many(paths)
+        leases = {path: _lease_of(content or b"") for path, content in contents.items()}
+        read = self.files.read_many({path for path in leases.values() if path})
+        found = {}
+        for path, trial_id in paths.items():
+            # A claim without a lease is being written now, or is one of an older version, which beats itself.
+            beating, content = (leases[path], read[leases[path]]) if leases[path] else (path, contents[path])
+            owner = None if content is None else self.alive(beating, content)
+            if owner is not None:
+                found[trial_id] = owner
+        return found
+
+    def alive(self, path: str, content: bytes) -> Owner | None:
+        """Who wrote a file that beats; None if that process is known to be gone."""
         beat, first_seen = self._seen.get(path, (None, 0.0))
         if beat != content:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
-        stale = time.monotonic() - first_seen > STALE_SECONDS
+        is_stale = time.monotonic() - first_seen > STALE_SECONDS
         try:
             said = json.loads(content)
             since, launch = float(said.get("since", 0)), str(said.get("launch", ""))
-            holder, released = Holder(Process(**said["process"]), since, launch), bool(said["released"])
-        except (ValueError, KeyError, TypeError):
-            holder, released = Holder(Process("an unknown host", "", "", 0, 0), 0.0), False
-        return None if released or holder.process.is_dead() or stale else holder
+            owner, released = Owner(Process(**said["process"]), since, launch), bool(said.get("released"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), _is_released(content)
+        return None if released or owner.process.is_dead() or is_stale else owner
 
-    def claim(self, trial_id: str, *, over: int = 0, launch: str = "") -> Claim | None:
-        """Claim the trial; None where another process holds it or was faster.
+    def claim(self, trial_id: str, lease: Lease, *, over: int = 0) -> Claim | None:
+        """Claim the trial; None if another process holds it or was faster.
 
         `over` is a generation that the caller has seen go stale. A launch hands a trial to one worker at a time: what
-        holds it in the name of the same `launch` is a worker that the launch has lost.
+        holds it in the name of the same launch as `lease` is a worker that the launch has lost.
         """
         generation = self.generation(trial_id)
         if generation != over:
-            holder = self.holder(trial_id, generation)
-            if holder is not None and (not launch or holder.launch != launch):
+            owner = self.owner(trial_id, generation)
+            if owner is not None and (not lease.launch or owner.launch != lease.launch):
                 return None
-        claim = Claim(self, trial_id, generation + 1, launch)
-        return claim if self.files.create(claim.path, claim.content()) else None
+        claim = Claim(self, trial_id, generation + 1, lease)
+        self.files.prepare_fence(claim.fence)
+        if not self.files.create(claim.path, claim.content()):
+            self.files.drop_fence(claim.fence)
+            return None
+        self.files.raise_fence(claim.fence)
+        return claim
+
+    def remove_dead(self) -> None:
+        """Remove leases whose owners are known to be gone, and those that everybody has forgotten."""
+        paths = [f"{FOLDER}/{name}" for name in self.files.names(FOLDER) if name.endswith(".json")]
+        for path, content in self.files.read_many(paths).items():
+            try:
+                said = json.loads(content or b"{}")
+                is_dead = Process(**said["process"]).is_dead()
+                is_forgotten = time.time() - float(said["time"]) > FORGOTTEN_SECONDS
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if is_dead or is_forgotten:
+                self.files.remove(path)
+
+
+def _lease_of(content: bytes) -> str:
+    """The lease that a claim refers to; none if the claim is released."""
+    try:
+        said = json.loads(content)
+        return "" if said["released"] else f"{FOLDER}/{said['lease']}.json"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _is_released(content: bytes) -> bool:
+    try:
+        return bool(json.loads(content)["released"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

@@ -103,7 +103,8 @@ def plan(
     place = open_store(store)
     sweep = place.known(SweepSpec.load(spec))
     made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
-    extension, cost = compare(sweep, place), estimate(made, place)
+    extension = compare(sweep, place)
+    cost = estimate(made.stacks, made.states, sweep.settings.launch, place)
     for warning in [*warnings(sweep), *made.notes]:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:
@@ -192,8 +193,8 @@ def status(
     from sweeps.status import status_of
 
     place = open_store(store)
-    spec = place.launched(name)
-    found = status_of(spec, place)
+    sweep = place.launched(name)
+    found = status_of(sweep, place)
     if as_json:
         print(json.dumps(found))
         return
@@ -201,14 +202,14 @@ def status(
     while True:
         if watch and console.is_terminal:
             console.clear()
-        show_status(name, found, spec.metric.note, console)
+        show_status(name, found, sweep.metric.note, console)
         counts = found["counts"]
         left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
         if not watch or not left or (found["over"] and not counts["running"]):
             return
         time.sleep(2.0)
-        spec = place.launched(name)
-        found = status_of(spec, place)
+        sweep = place.launched(name)
+        found = status_of(sweep, place)
 
 
 @app.command()
@@ -217,7 +218,7 @@ def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     from sweeps.running import stop as stop_launches
 
     place = _writable(store)
-    place.launched(name)
+    place.require_sweep(name)
     raise typer.Exit(0 if stop_launches(place, name, lambda text: print(text, flush=True)) else 1)
 
 
@@ -231,7 +232,8 @@ def logs(
     from sweeps.show import trial_log
 
     place = open_store(store)
-    listed = [found["trial_id"] for found in place.listed(place.launched(name).name)]
+    sweep = place.launched(name)
+    listed = [found.trial_id for found in (*sweep.trials, *sweep.gone)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
         many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
@@ -247,9 +249,9 @@ def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     from sweeps.start import use_wandb_settings
 
     place = _writable(store)
-    spec = place.launched(name)
-    use_wandb_settings(spec)
-    raise typer.Exit(sync_sweep(spec, place, lambda text: print(text, flush=True)))
+    sweep = place.launched(name)
+    use_wandb_settings(sweep.settings.project, sweep.settings.entity)
+    raise typer.Exit(sync_sweep(sweep, place, lambda text: print(text, flush=True)))
 
 
 def _writable(root: str) -> Store:

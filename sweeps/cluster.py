@@ -70,7 +70,7 @@ def submit(
         raise UserError(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
-    use_wandb_settings(spec)
+    use_wandb_settings(spec.project, spec.entity)
     _check_dashboard(address, insecure)
     command = ["python", "-m", "sweeps.cli", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
@@ -132,7 +132,7 @@ def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> i
 
     At `auto` the driver is this process; at `ray://` it is a task on the head, whose output is shown here.
     """
-    use_wandb_settings(spec)
+    use_wandb_settings(spec.project, spec.entity)
     if address == "auto":
         if not ray.is_initialized():  # else it is a task on the head, whose client has made the check
             _check_grpc(_address_of_this_cluster(), _ALIVE, options.insecure)
@@ -218,8 +218,7 @@ def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
 
 def _own_names(spec: SweepSpec) -> set[str]:
     """The import paths of the user's own parts."""
-    firsts = {id(trial.family): trial.family.first for trial in spec.trials}.values()
-    found = {getattr(first, kind) for first in firsts for kind in ("task", "model", "optimizer", "scheduler")}
+    found = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
     return {name for name in found if ":" in name}
 
 

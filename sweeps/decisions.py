@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.early import goes_on, mean_curve
-from sweeps.expand import SweepTrial, by_point
 from sweeps.files import StoreError
-from sweeps.plan import FINAL, Plan, StackPlan, TrialState, plan
+from sweeps.plan import Plan, plan
 from sweeps.rows import RowProgress
 from sweeps.search import Observation, Suggestion, propose
 from sweeps.spec import SweepSpec
-from sweeps.store import Store
+from sweeps.stacks import StackPlan
+from sweeps.states import FINAL, TrialState
+from sweeps.store import Store, is_target_reached
+from sweeps.sweep_index import SweepTrial, by_point
 
 Curve = list[float | None]
 
@@ -36,19 +38,23 @@ class Supply:
         self._by_trial: dict[str, list[SweepTrial]] = {}
         self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
         self._states: Mapping[str, TrialState] = {}
+        self._ended: Mapping[str, TrialState] = {}
         self.exhausted = store.is_exhausted(spec.name) if spec.method == "bayes" else False
 
     def states(self) -> dict[str, TrialState]:
-        """The states of the trials that are known, fresh from the Store."""
-        self.spec = self._store.known(self.spec)
-        return self._store.states(self.spec)
+        """The states of the trials that are known, fresh from the Store; one that has ended well stays so."""
+        if self.spec.method == "bayes" and self._store.points(self.spec.name) != len(self.spec.suggestions):
+            self.spec = self._store.known(self.spec)
+        states = self._store.states(self.spec, known=self._ended)
+        self._ended = {i: state for i, state in states.items() if state.state in FINAL and state.state != "failed"}
+        return states
 
     def begin(self, states: Mapping[str, TrialState]) -> Plan:
         """Start a round: hand out what these states leave to do."""
         made = plan(self.spec, states, self._data)
         self._states = states
         self._jobs = iter(made.jobs)
-        self._reached = is_target_reached(self.spec, self._store, states)
+        self._reached = is_target_reached(self.spec.metric, self._store, states)
         if self.spec.by_points:
             self._curves = {trial_id: self._curve(trial_id) for trial_id, state in states.items() if state.epoch}
         return made
@@ -157,8 +163,8 @@ class Supply:
                 self.spec = self._store.known(self.spec)  # another launch has made this one
                 continue
             self.spec = self.spec.with_suggestions([*known, made])
-            self._store.write_sweep(self.spec)
             members = self.spec.trials[-len(self.spec.seeds) :]
+            self._store.sweep_records.append(self.spec.name, self.spec.settings, members)
             states = {trial.trial_id: self._store.state(trial.trial_id) for trial in members}
             self._handed |= set(states)
             job = plan(self.spec, states, self._data, members).jobs
@@ -214,17 +220,3 @@ class Supply:
         if "stopped" in outcomes:
             return replace(running, state="stopped", value=mean, epoch=len(self._mean(trials)))
         return replace(running, state="complete", value=mean)
-
-
-def is_target_reached(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> bool:
-    """Whether some trial has reached the metric's target."""
-    metric = spec.metric
-    if metric.target is None:
-        return False
-    there = [trial_id for trial_id, state in states.items() if state.epoch]
-    values = [
-        record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
-        for _, record in store.records(there)
-        if not isinstance(record, StoreError)
-    ]
-    return any(map(metric.is_reached, values))

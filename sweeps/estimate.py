@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from sweeps.files import StoreError
-from sweeps.plan import Plan
-from sweeps.provenance import device_model
-from sweeps.record import digits
+from sweeps.machine import device_model
+from sweeps.stacks import StackPlan
+from sweeps.states import TrialState
 from sweeps.store import Store
+from sweeps.sweep_index import Resources
 
 MOST_RECORDS: Final = 2000
 """Records that are looked at; of a larger Store the sweep's own come first."""
@@ -52,15 +53,16 @@ class Estimate:
         )
 
 
-def estimate(made: Plan, store: Store) -> Estimate:
-    """What the stacks of a plan would take on this machine's device."""
-    launch = made.spec.launch
+def estimate(
+    stacks: Sequence[StackPlan], states: Mapping[str, TrialState], launch: Resources, store: Store
+) -> Estimate:
+    """What stacks would take on this machine's device; `states` are those of all the sweep's trials."""
     device = device_model(launch.device, imports=False)
     per_stack = launch.gpus or launch.cpus
-    spent, rates = _rates(made, store, device)
+    spent, rates = _rates(states, store, device)
     seconds: list[float] = []
-    for stack in made.stacks:
-        found = _rate(rates, digits(stack.trials[0].family.signature), stack.width)
+    for stack in stacks:
+        found = _rate(rates, stack.trials[0].signature, stack.width)
         if found:
             seconds.append(found[0] * (stack.trials[0].epochs - stack.epoch))
     slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
@@ -68,7 +70,7 @@ def estimate(made: Plan, store: Store) -> Estimate:
     return Estimate(
         device=device,
         unit="GPU" if launch.gpus else "core",
-        stacks=len(made.stacks),
+        stacks=len(stacks),
         known=known,
         trials=sum(count for _, count in rates.values()) if known else 0,
         slots=slots,
@@ -78,10 +80,12 @@ def estimate(made: Plan, store: Store) -> Estimate:
     )
 
 
-def _rates(made: Plan, store: Store, device: str) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
+def _rates(
+    states: Mapping[str, TrialState], store: Store, device: str
+) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
     """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
     many trials."""
-    own = {trial.trial_id for trial in made.trials if made.state(trial) != "new"}
+    own = {trial_id for trial_id, state in states.items() if state.state != "new"}
     present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
     spent = 0.0
     sums: dict[tuple[str, int], tuple[float, int, int]] = {}

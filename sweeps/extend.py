@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.source import SpecError
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from sweeps.sweep_index import Sweep, SweepTrial
 
 
 @dataclass(frozen=True)
@@ -27,59 +29,46 @@ class Extension:
 
 def compare(spec: SweepSpec, store: Store) -> Extension:
     """Compare with the sweep of the same name in the Store."""
-    listed = store.listed(spec.name)
-    before = {trial["trial_id"] for trial in listed}
+    if spec.name not in store.sweeps():
+        return Extension(False, len(spec.trials), 0, 0)
+    old = store.launched(spec.name)
+    before = {trial.trial_id for trial in (*old.trials, *old.gone)}
     now = {trial.trial_id for trial in spec.trials}
-    changed: tuple[str, ...] = ()
-    if listed and (text := store.sweep_spec(spec.name)) != spec.text:
-        try:
-            old = store.known(SweepSpec.parse(text, f"sweep {spec.name}", spec.name, recorded=True))
-        except SpecError as error:
-            changed = (f"the spec as launched cannot be read any more ({error})",)
-        else:
-            changed = tuple(_changes(old, spec))
-    return Extension(bool(listed), len(now - before), len(before - now), len(now & before), changed)
+    return Extension(True, len(now - before), len(before - now), len(now & before), tuple(_changes(old, spec)))
 
 
-def _changes(old: SweepSpec, new: SweepSpec) -> list[str]:
+def _changes(old: Sweep, new: SweepSpec) -> list[str]:
     """Values that were the sweep's only ones and are not among the new ones, and what decides otherwise what is run."""
+    was, now = old.settings, new.settings
     found = [
-        f"{name}: {was} -> {now}"
-        for name, was, now in (
-            ("method", old.method, new.method),
-            ("metric.name", old.metric.name, new.metric.name),
-            ("metric.goal", old.metric.goal, new.metric.goal),
-            ("early_terminate", _words(old.early_terminate), _words(new.early_terminate)),
+        f"{name}: {before} -> {after}"
+        for name, before, after in (
+            ("method", was.method, now.method),
+            ("metric.name", was.metric.name, now.metric.name),
+            ("metric.goal", was.metric.goal, now.metric.goal),
+            ("early_terminate", was.early_terminate, now.early_terminate),
         )
-        if was != now
+        if before != after
     ]
-    if old.method == new.method == "grid":
-        before, after = _values(old), _values(new)
-        for name, values in before.items():
-            if len(values) == 1 and not values & after.get(name, set()):
-                shown = ", ".join(map(str, sorted(after.get(name, {"nothing"}), key=repr)))
-                found.append(f"{name}: {next(iter(values))} -> {shown}")
-    elif old.method == new.method:
-        for name in ("search_seed", "parameters", "variants"):
-            if getattr(old, name) != getattr(new, name):
-                found.append(f"{name} of a {new.method} search (other ranges are another search)")
+    if was.method == now.method == "grid":
+        values, left = _values(old.trials), _values(new.trials)
+        for name, only in values.items():
+            if len(only) == 1 and not only & left.get(name, set()):
+                shown = ", ".join(map(str, sorted(left.get(name, {"nothing"}), key=repr)))
+                found.append(f"{name}: {next(iter(only))} -> {shown}")
+    elif was.method == now.method and was.space and was.space != now.space:
+        before, after = json.loads(was.space), json.loads(now.space)
+        for name, what in (("search_seed", "search_seed"), ("space", "parameters")):
+            if before.get(name) != after.get(name):
+                found.append(f"{what} of a {now.method} search (other ranges are another search)")
     return found
 
 
-def _words(model: Any) -> str:
-    return "none" if model is None else " ".join(f"{k}={v}" for k, v in model.model_dump(exclude_none=True).items())
-
-
-def _values(spec: SweepSpec) -> dict[str, set[Any]]:
+def _values(trials: Iterable[SweepTrial]) -> dict[str, set[Any]]:
     """By field, all its values in the sweep, the seeds not among them."""
     found: dict[str, set[Any]] = {}
-    families = {id(trial.family): trial.family for trial in spec.trials}
-    for family in families.values():
-        for name, value in family.flat.items():
-            if name not in family.names:
-                found.setdefault(name, set()).add(value)
-    for trial in spec.trials:
-        for name, value in zip(trial.family.names, trial.choice, strict=True):
+    for trial in trials:
+        for name, value in trial.values.items():
             found.setdefault(name, set()).add(value)
     found.pop("seed", None)
     return found

@@ -1,8 +1,12 @@
 """The Store's files, on a local or shared file system or in an object store, through the same few calls.
 
 Every write is atomic and durable: a reader sees the old file or the new one, also after a crash. Locally that is a
-temporary file, fsync, rename and fsync of the folder; in an object store one PUT. `create` is exclusive: by a hard link
-locally, by `If-None-Match: *` in an object store.
+temporary file, fsync, rename and fsync of the folder; in an object store one PUT. `create` is exclusive: locally by a
+hard link, or by `O_EXCL` on a file system without links; by `If-None-Match: *` in an object store.
+
+What the holder of a claim writes goes through a `Fence`: once a successor has raised one of a higher generation, the
+storage itself refuses it. Locally the temporary files lie in a folder of the fence, which the successor takes away, so
+that the rename fails; in an object store every write is conditional on the ETag of what it replaces (`If-Match`).
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ import errno
 import logging
 import os
 import posixpath
+import re
+import shutil
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -36,12 +43,36 @@ _FOR_GOOD: Final = {
 """Errors that waiting does not mend."""
 
 
+FENCE: Final = ".fence-"
+_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
+"""What a file system without hard links answers to one."""
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{32}")
+LEFTOVER_SECONDS: Final = 3600.0
+"""Age of a temporary file that no living process can be writing: a write that waits begins a new one."""
+
+
 class StoreError(UserError):
     """A Store that cannot be used: the message names the path."""
 
 
 class NotOursError(StoreError):
     """A write that came too late: the trial is another process's by now."""
+
+
+@dataclass
+class Fence:
+    """What the writes of one claim go through, until one of a higher generation is raised in the same folder."""
+
+    folder: str  # that it is about
+    generation: int
+    is_highest: Callable[[], bool]  # asked only after the storage has refused a write
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tags: dict[str, str | None] = field(default_factory=dict)  # object store: by file its ETag; None: it is not there
+
+    @property
+    def path(self) -> str:
+        """Local: the folder of its temporary files."""
+        return f"{self.folder}/{FENCE}{self.generation}-{self.token}"
 
 
 def open_files(root: str) -> Files:
@@ -64,6 +95,10 @@ def open_files(root: str) -> Files:
         raise
     except Exception as error:  # each file system of fsspec has its own
         raise StoreError(f"store {root!r}: {error}") from None
+
+
+_ONE_PUT: Final = 2 * 2**30
+"""Bytes up to twice of which a file is written with one PUT, which alone can be conditional."""
 
 
 class Files(ABC):
@@ -91,25 +126,40 @@ class Files(ABC):
         asked = list(paths)
         return self._patiently("", "looked at", lambda: self._stamps(asked))
 
-    def write(
-        self, path: str, content: bytes, *, keep_as: str | None = None, still: Callable[[], bool] = lambda: True
-    ) -> None:
+    def write(self, path: str, content: bytes, *, keep_as: str | None = None, fence: Fence | None = None) -> None:
         """Replace a file.
 
-        What it replaces stays under the name `keep_as`, where that is given; at no moment is `path` absent. Before each
-        attempt `still()` says whether the writer may write; raises `NotOursError` where not.
+        What it replaces stays under the name `keep_as`, if that is given; at no moment is `path` absent. Raises
+        `NotOursError` if a fence of a higher generation than `fence` has been raised.
         """
-
-        def attempt() -> None:
-            if not still():
-                raise NotOursError(f"{self.path(path)}: another process has taken over")
-            self._write(self.path(path), content, kept)
-
-        kept = None if keep_as is None else self.path(keep_as)
         try:
-            self._patiently(path, "written", attempt)
+            self._patiently(path, "written", lambda: self._write(path, content, keep_as, fence))
         except FileNotFoundError:
+            if fence is not None:
+                raise self._not_ours(path) from None
             raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
+
+    def _not_ours(self, path: str) -> NotOursError:
+        return NotOursError(f"{self.path(path)}: another process has taken over")
+
+    def prepare_fence(self, fence: Fence) -> None:
+        """What has to be there before the claim is made that the fence belongs to."""
+        self._patiently(fence.folder, "written", lambda: self._prepare_fence(fence))
+
+    def raise_fence(self, fence: Fence) -> None:
+        """Once its claim is made: from now on writes through fences of lower generations are refused.
+
+        In an object store that holds for a file as soon as it has been written through this fence.
+        """
+        self._patiently(fence.folder, "written", lambda: self._raise_fence(fence))
+
+    def drop_fence(self, fence: Fence) -> None:
+        """Leave nothing of it; what is written through it after that is refused."""
+        with suppress(OSError, StoreError):
+            self._drop_fence(fence)
+
+    def remove_leftovers(self, folder: str) -> None:  # noqa: B027  # an object store has none
+        """Remove temporary files in a folder that killed writers have left."""
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file, with its content at once; False where it exists.
@@ -177,7 +227,17 @@ class Files(ABC):
     def _read(self, path: str) -> bytes: ...
 
     @abstractmethod
-    def _write(self, path: str, content: bytes, kept: str | None) -> None: ...
+    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
+        """Paths are those of the Store. `FileNotFoundError` through a fence: it has been taken away."""
+
+    @abstractmethod
+    def _prepare_fence(self, fence: Fence) -> None: ...
+
+    @abstractmethod
+    def _raise_fence(self, fence: Fence) -> None: ...
+
+    @abstractmethod
+    def _drop_fence(self, fence: Fence) -> None: ...
 
     @abstractmethod
     def _create(self, path: str, content: bytes) -> bool:
@@ -207,28 +267,60 @@ class LocalFiles(Files):
         with open(path, "rb") as file:  # noqa: PTH123  # a third of the time of pathlib's, 10,000 times
             return file.read()
 
-    def _write(self, path: str, content: bytes, kept: str | None) -> None:
+    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
+        target = Path(self.path(path))
+        aside = target.parent if fence is None else Path(self.path(fence.path))
+
         def place(temporary: Path, target: Path) -> None:
-            if kept is not None and target.exists():
-                link = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-                os.link(target, link)
-                link.replace(kept)
-                link.unlink(missing_ok=True)  # it stays where `kept` was the same file already
+            if keep_as is not None and target.exists():
+                copy = aside / f".{target.name}.{uuid.uuid4().hex}"
+                try:
+                    os.link(target, copy)
+                except OSError as error:
+                    if error.errno not in _NO_LINKS:
+                        raise
+                    shutil.copyfile(target, copy)
+                copy.replace(self.path(keep_as))
+                copy.unlink(missing_ok=True)  # it stays if `keep_as` was the same file already
             temporary.replace(target)
 
-        self._put(Path(path), content, place)
+        if fence is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        self._put(target, content, place, aside)
 
     def _create(self, path: str, content: bytes) -> bool:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._put(Path(path), content, os.link)
+            self._put(target, content, os.link, target.parent)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._create_without_links(target, content)
         return True
 
-    def _put(self, target: Path, content: bytes, place: Callable[[Path, Path], None]) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    def _create_without_links(self, target: Path, content: bytes) -> bool:
+        """A reader may see the file before its content, or for ever without it if its writer dies in between."""
+        try:
+            file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            os.write(file, content)
+            os.fsync(file)
+        except OSError:
+            with suppress(OSError):
+                target.unlink()
+            raise
+        finally:
+            os.close(file)
+        self._sync_folder(target.parent)
+        return True
+
+    def _put(self, target: Path, content: bytes, place: Callable[[Path, Path], None], aside: Path) -> None:
+        temporary = aside / f".{target.name}.{uuid.uuid4().hex}"
         try:
             with temporary.open("wb") as file:
                 file.write(content)
@@ -238,11 +330,40 @@ class LocalFiles(Files):
         finally:
             with suppress(OSError):
                 temporary.unlink()
-        folder = os.open(target.parent, os.O_RDONLY)
+        self._sync_folder(target.parent)
+
+    def _sync_folder(self, path: Path) -> None:
+        folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _prepare_fence(self, fence: Fence) -> None:
+        Path(self.path(fence.path)).mkdir(parents=True, exist_ok=True)
+
+    def _raise_fence(self, fence: Fence) -> None:
+        """Every holder of a lower generation made its folder before its claim, so all of them are seen here."""
+        for name in os.listdir(self.path(fence.folder)):  # noqa: PTH208
+            number = name.removeprefix(FENCE).partition("-")[0]
+            if name.startswith(FENCE) and number.isdigit() and int(number) < fence.generation:
+                gone = Path(self.path(f"{fence.path}/{uuid.uuid4().hex}"))
+                with suppress(FileNotFoundError):
+                    Path(self.path(f"{fence.folder}/{name}")).rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def _drop_fence(self, fence: Fence) -> None:
+        shutil.rmtree(self.path(fence.path), ignore_errors=True)
+
+    def remove_leftovers(self, folder: str) -> None:
+        """Those that are older than any write can last, by the file system's own clock."""
+        place = Path(self.path(folder))
+        with suppress(OSError):
+            now = time.time()
+            for found in place.iterdir():
+                with suppress(OSError):
+                    if _TEMPORARY.fullmatch(found.name) and now - found.stat().st_mtime > LEFTOVER_SECONDS:
+                        found.unlink()
 
     def _stamps(self, paths: list[str]) -> dict[str, str]:
         found = {}
@@ -256,7 +377,10 @@ class LocalFiles(Files):
         return Path(path).exists()
 
     def _names(self, folder: str) -> list[str]:
-        return os.listdir(folder)  # noqa: PTH208
+        try:
+            return os.listdir(folder)  # noqa: PTH208
+        except NotADirectoryError:  # a stray file among the folders
+            return []
 
     def _remove(self, path: str) -> None:
         Path(path).unlink()
@@ -295,13 +419,56 @@ class ObjectFiles(Files):
         content: bytes = self._fs.cat_file(path)
         return content
 
-    def _write(self, path: str, content: bytes, kept: str | None) -> None:
-        if kept is not None and self._fs.exists(path):
-            self._fs.cp_file(path, kept)
+    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
+        address = self.path(path)
+        if keep_as is not None and self._fs.exists(address):
+            self._fs.cp_file(address, self.path(keep_as))
         try:
-            self._fs.pipe_file(path, content)
+            if fence is not None and not self._is_conditional and not fence.is_highest():
+                raise self._not_ours(path)  # the most that can be done if a PUT cannot be conditional
+            if fence is None or not self._is_conditional:
+                self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
+            else:
+                self._write_if_unchanged(path, content, fence)
         except FileNotFoundError:
             raise StoreError(f"{self.root}: there is no such bucket") from None
+
+    @property
+    def _is_conditional(self) -> bool:
+        """Whether a PUT can be conditional on an ETag."""
+        return self.root.startswith("s3")
+
+    def _write_if_unchanged(self, path: str, content: bytes, fence: Fence) -> None:
+        """A PUT on the condition that the object is what this fence has last seen of it."""
+        name = posixpath.basename(path)
+        while True:
+            tag = fence.tags.get(name)
+            condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+            try:
+                answer = self._fs.pipe_file(self.path(path), content, chunksize=_ONE_PUT, **condition)
+            except Exception as error:
+                if not _is_refusal(error):
+                    raise
+                # A successor's, or our own whose answer was lost, or one that came late from a predecessor.
+                if not fence.is_highest():
+                    raise self._not_ours(path) from None
+                fence.tags[name] = self._tags(fence.folder).get(name)
+                continue
+            fence.tags[name] = answer["ETag"]
+            return
+
+    def _tags(self, folder: str) -> dict[str, str | None]:
+        """By name the ETag of every object in a folder."""
+        return {posixpath.basename(one["name"].rstrip("/")): one.get("ETag") for one in self._listed(self.path(folder))}
+
+    def _prepare_fence(self, fence: Fence) -> None:
+        pass
+
+    def _raise_fence(self, fence: Fence) -> None:
+        fence.tags = self._tags(fence.folder)
+
+    def _drop_fence(self, fence: Fence) -> None:
+        pass
 
     def _create(self, path: str, content: bytes) -> bool:
         try:
@@ -333,11 +500,21 @@ class ObjectFiles(Files):
         return bool(self._fs.exists(path))
 
     def _names(self, folder: str) -> list[str]:
+        return [posixpath.basename(str(one["name"]).rstrip("/")) for one in self._listed(folder)]
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]]
         if not hasattr(self._fs, "_lsdir"):
-            return [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in self._fs.ls(folder, detail=False)]
-        # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
-        found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
-        return [str(entry["name"]).rstrip("/").rsplit("/", 1)[-1] for entry in found]
+            found = self._fs.ls(folder, detail=True)
+        else:  # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
+            found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
+        return found
 
     def _remove(self, path: str) -> None:
         self._fs.rm_file(path)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a conditional PUT found something else than it was meant to replace."""
+    words = ("PreconditionFailed", "ConditionalRequestConflict", "At least one of the pre-conditions")
+    return isinstance(error, FileExistsError) or any(word in str(error) for word in words)

@@ -22,7 +22,6 @@ from ray import tune
 
 from sweeps.decisions import Supply
 from sweeps.interruption import Interruption
-from sweeps.plan import FINAL, StackPlan, TrialState
 from sweeps.preflight import import_paths
 from sweeps.progress import Progress
 from sweeps.provenance import THIS_VERSION
@@ -31,6 +30,8 @@ from sweeps.record import Job
 from sweeps.rows import RowProgress
 from sweeps.running import Registration
 from sweeps.spec import SweepSpec
+from sweeps.stacks import StackPlan
+from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from sweeps.tuning import JobSearcher, Pruner, StackTrainable, Watcher
 from trainer.registry import UserError
@@ -92,7 +93,6 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
                     offline.close(wait=not interruption.signal)
     interruption.uninstall()
     states = supply.states()
-    store.write_sweep(supply.spec)
     if interruption.signal:
         return LaunchResult(supply.spec, states, interruption.exit_code)
     left = [state for state in states.values() if state.state not in FINAL]

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Any, Final
 
-from sweeps.expand import SweepTrial, by_cell, by_point
+from sweeps.machine import device_class
 from sweeps.spec import SweepSpec
+from sweeps.stacks import StackPlan, stacks_of
+from sweeps.states import State, TrialState, counts_of
+from sweeps.sweep_index import SweepTrial, by_cell, by_point
 from trainer.plugins import component, is_own
-
-State = Literal["new", "interrupted", "running", "finished", "diverged", "failed", "stopped"]
-FINAL: Final = ("finished", "diverged", "failed", "stopped")
-STATES: Final[tuple[State, ...]] = (
-    "new",
-    "interrupted",
-    "running",
-    "finished",
-    "diverged",
-    "failed",
-    "stopped",
-)
 
 STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8 1x8x8": 9, "mlp 1x8x8": 8}}
 """`stack: auto` by device class, model and shape of an input, from measurements; 1 for what is not in it.
@@ -35,28 +24,6 @@ perceptron gain anything. A GPU's line comes from `benchmarks/gpu.py`, which pri
 
 CONVEX_STACK: Final = 64
 """`stack: auto` of a convex task: `benchmarks/theory.py` finds wider ones faster by a row, but few sweeps fill them."""
-
-
-@dataclass(frozen=True)
-class TrialState:
-    """What the Store knows of a trial: `width` is the K of its first start, `epoch` that of its checkpoint."""
-
-    state: State = "new"
-    width: int | None = None
-    epoch: int = 0
-    holder: str = ""  # who runs it, where its state is `running`
-    generation: int = 0  # of the claim that was looked at for this
-    elsewhere: bool = False  # whether the holder is on another machine, so that only its heartbeat tells
-    damage: str = ""  # what is wrong with its record, which then counts as failed
-
-
-@dataclass(frozen=True)
-class StackPlan:
-    """Trials to train as one stack of K = `width` from `epoch` on; the stack is padded where they are fewer."""
-
-    trials: tuple[SweepTrial, ...]
-    width: int
-    epoch: int
 
 
 @dataclass(frozen=True)
@@ -85,26 +52,25 @@ class Plan:
         return [job for job in jobs if job]
 
     def _stacks(self, trials: Sequence[SweepTrial]) -> list[StackPlan]:
-        groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
-        for trial in trials:
-            state = self.states[trial.trial_id]
-            if state.state in ("new", "interrupted"):
-                width = state.width or self._width(trial)[0]
-                groups.setdefault((trial.family.signature, width, state.epoch), []).append(trial)
-        return [
-            StackPlan(tuple(members[start : start + width]), width, epoch)
-            for (_, width, epoch), members in groups.items()
-            for start in range(0, len(members), width)
-        ]
+        return stacks_of(trials, self.states, self.width)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """By signature the K of trials that start."""
+        return {trial.signature: self.width(trial) for trial in {t.signature: t for t in self.trials}.values()}
+
+    def width(self, trial: SweepTrial) -> int:
+        """K of a trial at its first start."""
+        return self._width(trial)[0]
 
     def _width(self, trial: SweepTrial) -> tuple[int, str]:
-        known = self._widths.get(id(trial.family))
+        known = self._widths.get(trial.signature)
         if known is None:
-            known = self._widths[id(trial.family)] = stack_width(self.spec, trial, self.data)
+            known = self._widths[trial.signature] = stack_width(self.spec, trial, self.data)
         return known
 
     @cached_property
-    def _widths(self) -> dict[int, tuple[int, str]]:
+    def _widths(self) -> dict[str, tuple[int, str]]:
         return {}
 
     @property
@@ -119,8 +85,7 @@ class Plan:
 
     def counts(self) -> dict[str, int]:
         """Trials in all, and by state."""
-        tally = Counter(self.state(trial) for trial in self.trials)
-        return {"trials": len(self.trials), **{state: tally[state] for state in STATES}}
+        return counts_of(self.trials, self.states)
 
     def cells(self) -> list[dict[str, Any]]:
         """The distinct cells, in the spec's order."""
@@ -147,7 +112,7 @@ class Plan:
                 {
                     "trial_id": trial.trial_id,
                     "cell": trial.cell,
-                    "config": trial.canonical(),
+                    "config": trial.config.canonical(),
                     "state": self.state(trial),
                 }
                 for trial in self.trials
@@ -171,7 +136,7 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
     """
     if spec.by_points:
         return len(spec.seeds), ""
-    first = trial.family.first
+    first = trial.config
     model = first.model
     if spec.launch.stack == "auto" and component("task", first.task).problem:
         return CONVEX_STACK, ""
@@ -189,13 +154,3 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
         if reason:
             return 1, f"model {model!r} cannot be stacked ({reason}): K = 1"
     return width, ""
-
-
-@lru_cache(maxsize=1)
-def device_class() -> str:
-    """The name of this machine's first GPU, as NVIDIA's driver gives it; needs no torch."""
-    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        for line in path.read_text().splitlines():
-            if line.startswith("Model:"):
-                return line.partition(":")[2].strip()
-    return "a GPU that is not on this machine"

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from sweeps.plan import FINAL, TrialState
 from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
+from sweeps.states import FINAL, TrialState
 from trainer.history import shown_number
 
 PLAIN_SECONDS: Final = 15.0

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from sweeps.plan import device_class
+from sweeps.machine import device_model
 from trainer import __version__
 from trainer.config import NUMERICS
 
@@ -69,23 +69,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Where bitwise continuation is not promised: another device model or thread count, in words; else empty."""
     changed = [key for key in ("device_model", "threads") if key in old and old[key] != new[key]]
     return ", ".join(f"{key} {old[key]!r} before, {new[key]!r} now" for key in changed)
-
-
-def device_model(device: str, *, imports: bool = True) -> str:
-    """The name of the CPU or GPU; without `imports` by the driver's files alone, as a plan has to."""
-    if device != "cpu" and not imports:
-        return device_class()
-    if device != "cpu":
-        import torch
-
-        return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else "none"
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def commit() -> str | None:

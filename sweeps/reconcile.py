@@ -13,8 +13,8 @@ from sweeps.decisions import Supply
 from sweeps.files import StoreError
 from sweeps.record import mark_synced
 from sweeps.server import Server, ServerRun
-from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from sweeps.sweep_index import Sweep
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 from trainer.tracking import (
@@ -121,7 +121,7 @@ def upload(store: Store, trials: Mapping[str, TrialConfig]) -> Counts:
     counts = Counts()
     described = {}
     for trial_id, (config, tags, record) in _described(store, trials).items():
-        if record["outcome"] == "running" and store.holder(trial_id) is not None:
+        if record["outcome"] == "running" and store.owner(trial_id) is not None:
             counts.elsewhere += 1
         elif record["epoch"] or record["outcome"] != "running":
             described[trial_id] = (config, tags, record)
@@ -157,7 +157,7 @@ def _send(store: Store, trial_id: str, config: TrialConfig, tags: Sequence[str],
     online.drain(UPLOAD_SECONDS)
 
 
-def sync(spec: SweepSpec, store: Store, say: Callable[[str], None]) -> int:
+def sync(spec: Sweep, store: Store, say: Callable[[str], None]) -> int:
     """`polysweep sync`: upload what the W&B server lacks of a sweep; returns the exit code.
 
     Raises `UserError` where W&B is not logged in or cannot be reached.

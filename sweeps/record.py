@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.claims import Claim
-from sweeps.plan import FINAL
+from sweeps.expand import digits
 from sweeps.provenance import provenance
+from sweeps.states import FINAL
 from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.plugins import component
@@ -45,11 +45,6 @@ def mark_synced(store: Store, trial_id: str) -> None:
     record = store.record(trial_id)
     if record is not None and record["outcome"] in FINAL:
         store.write_record(trial_id, {**record, "wandb": "online"})
-
-
-def digits(signature: str) -> str:
-    """Eight digits that stand for what the rows of a stack share: trials of one signature cost the same."""
-    return hashlib.sha256(signature.encode()).hexdigest()[:8]
 
 
 def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:

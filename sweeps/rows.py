@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
-from sweeps.claims import Claim
+from sweeps.claims import Claim, Lease
 from sweeps.files import NotOursError
-from sweeps.plan import FINAL
 from sweeps.process import Process
 from sweeps.provenance import differences
 from sweeps.record import Job, first_record
+from sweeps.states import FINAL
 from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.history import METRICS, is_stalled, last_epochs
@@ -47,16 +47,16 @@ class Row:
         self._best_value: float | None = None
 
     @classmethod
-    def take(cls, config: TrialConfig, store: Store, job: Job) -> Row | None:
+    def take(cls, config: TrialConfig, store: Store, job: Job, lease: Lease) -> Row | None:
         """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
         trial_id = config.trial_id
-        claim = store.claim(trial_id, over=job.over.get(trial_id, 0), launch=job.launch)
+        claim = store.claim(trial_id, lease, over=job.over.get(trial_id, 0))
         if claim is None:
             return None
         try:
             row = cls._prepared(config, claim, store, job)
         except BaseException:
-            claim.release()  # nobody would beat for it
+            claim.release()
             raise
         if row is None:
             claim.release()
@@ -81,13 +81,13 @@ class Row:
         elif old is not None and row.is_to_stop():
             row.mark_ended("stopped")
         if row.record["outcome"] in FINAL:
-            store.write_history(trial_id, row.history)
-            store.write_record(trial_id, row.record)
+            store.write_history(trial_id, row.history, claim.fence)
+            store.write_record(trial_id, row.record, claim.fence)
             row.tidy()
             return None
         if row.record["width"] != job.width:
             # It moved on since the plan was made. The record says where it stands; the next plan places it.
-            store.write_record(trial_id, row.record)
+            store.write_record(trial_id, row.record, claim.fence)
             return None
         changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
         if changed:
@@ -100,7 +100,11 @@ class Row:
                 "provenance": row.record["provenance"],
             }
         )
-        store.write_record(trial_id, row.record)
+        store.write_record(trial_id, row.record, claim.fence)
+        if row.checkpoint is not None and not store.is_local:
+            # An object store refuses a predecessor's write of a file once ours has replaced what that one knows.
+            write_checkpoint(store, trial_id, row.checkpoint, claim.fence, keeps_before=False)
+            store.write_history(trial_id, row.history, claim.fence)
         return row
 
     @property
@@ -134,9 +138,9 @@ class Row:
                     self._keep_if_best(history, lambda: checkpoint.get("best"))
         if notes:
             self.record |= {"notes": [*self.record["notes"], *notes], "epoch": len(self.history)}
-            self._store.write_record(self.trial_id, self.record)
-            self._store.write_history(self.trial_id, self.history)
-            put_right(self._store, self.trial_id, self.checkpoint)
+            self._store.write_record(self.trial_id, self.record, self.claim.fence)
+            self._store.write_history(self.trial_id, self.history, self.claim.fence)
+            put_right(self._store, self.trial_id, self.checkpoint, self.claim.fence)
 
     def _keep_if_best(self, history: Mapping[str, Any], checkpoint: Callable[[], Any]) -> None:
         """Keep a copy of the first of the best epochs."""
@@ -150,12 +154,9 @@ class Row:
     def save(self, checkpoint: Mapping[str, Any]) -> bool:
         """History, checkpoint, record. False where another process has taken over: then nothing more is written."""
         best = {} if self._best is None else {"best": dict(self._best)}
-        # Asked before every attempt: a worker that was suspended, or waited for the Store, must not overwrite what its
-        # successor has written.
-        still = self.claim.is_held
         try:
-            self._store.write_history(self.trial_id, self.history, still)
-            write_checkpoint(self._store, self.trial_id, {**checkpoint, **best}, still)
+            self._store.write_history(self.trial_id, self.history, self.claim.fence)
+            write_checkpoint(self._store, self.trial_id, {**checkpoint, **best}, self.claim.fence)
         except NotOursError:
             return False
         self.sum_up()
@@ -170,9 +171,9 @@ class Row:
         }
 
     def write_record(self) -> bool:
-        """Write the record, if the claim is still held."""
+        """Write the record. False if another process has taken over."""
         try:
-            self._store.write_record(self.trial_id, self.record, self.claim.is_held)
+            self._store.write_record(self.trial_id, self.record, self.claim.fence)
         except NotOursError:
             return False
         return True
@@ -199,7 +200,7 @@ class Row:
     def tidy(self) -> None:
         """Leave only the checkpoint that is to stay."""
         if self._job.keep == "best" and self._best is not None:
-            write_checkpoint(self._store, self.trial_id, self._best)
+            write_checkpoint(self._store, self.trial_id, self._best, self.claim.fence)
         remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
 
 

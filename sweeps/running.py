@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from sweeps.claims import HEARTBEAT_SECONDS, STALE_SECONDS, Holder
+from sweeps.claims import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
 from sweeps.files import StoreError
 from sweeps.process import Process
 from sweeps.store import Store
@@ -78,7 +78,7 @@ class Registration:
                 log.warning("%s", error)
 
 
-def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Holder]:
+def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Owner]:
     """By id, the launches of a sweep that are not known to be gone; `clean` removes what the others left."""
     found = {}
     for name in store.files.names(f"sweeps/{sweep}"):
@@ -101,7 +101,7 @@ def stop(
     False where one has not answered in time.
     """
 
-    def alive() -> dict[str, Holder]:
+    def alive() -> dict[str, Owner]:
         return {launch: h for launch, h in launches(store, sweep, clean=True).items() if only in ("", launch)}
 
     running = alive()

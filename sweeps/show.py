@@ -12,7 +12,8 @@ from rich.table import Table
 
 from sweeps.estimate import Estimate
 from sweeps.extend import Extension
-from sweeps.plan import FINAL, Plan, TrialState
+from sweeps.plan import Plan
+from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from trainer.history import shown_number
 

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from sweeps.claims import STALE_SECONDS
 from sweeps.interruption import Interruption
-from sweeps.plan import FINAL, TrialState
 from sweeps.preflight import check_trials
 from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
 from sweeps.record import Job
 from sweeps.rows import RowProgress
+from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from sweeps.worker import StackRun
 from trainer.config import TrialConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from sweeps.early import Hyperband
 from sweeps.entries import MAX_TRIALS, Parameters, read_parameters, read_rename, read_seeds, read_variants
-from sweeps.expand import SCALARS, Family, Point, SweepTrial, nested
+from sweeps.expand import Point, kinds, trial_of
 from sweeps.search import Space, Suggestion, distinct_draws
 from sweeps.source import KeyPath, Source, SpecError, kind_of, read_yaml
+from sweeps.sweep_index import Range, RecordedMetric, Resources, Selector, Settings, Sweep, SweepTrial, with_cells
 from trainer.config import TrialConfig
 from trainer.history import METRICS
 from trainer.options import Count, number
@@ -41,24 +43,13 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Metric(_Strict):
+class Metric(Selector, _Strict):
     """What selects the best epoch and the tuned parameters."""
 
     name: Literal[METRICS]  # type: ignore[valid-type]
     goal: Literal["maximize", "minimize"]
     target: Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)] | None = None
     """Once a trial reaches it, none is started any more."""
-
-    @property
-    def note(self) -> str:
-        """What has to stand beside a number that it selects."""
-        return " (selected on test)" if self.name.startswith("test/") else ""
-
-    def is_reached(self, value: float | None) -> bool:
-        """Whether the target is reached; never where there is none."""
-        if self.target is None or value is None:
-            return False
-        return value >= self.target if self.goal == "maximize" else value <= self.target
 
 
 class Launch(_Strict):
@@ -205,7 +196,8 @@ class SweepSpec(_Strict):
     def with_suggestions(self, suggestions: Iterable[Suggestion]) -> SweepSpec:
         """The same bayes sweep with these points as its trials."""
         spec = self.model_copy()
-        spec.__dict__.pop("trials", None)
+        for name in ("trials", "kinds"):
+            spec.__dict__.pop(name, None)
         spec._suggestions = tuple(suggestions)
         return spec
 
@@ -217,22 +209,61 @@ class SweepSpec(_Strict):
         `SpecError` with the line of the parameter that makes a config invalid.
         """
         found: dict[str, SweepTrial] = {}
-        families: dict[tuple[Any, ...], Family] = {}
         for point in self._points():
             if self.run_cap is not None and len(found) >= self.run_cap:
                 break
             for values in self._with_seeds(point):
-                trial = self._member(families, point.variant, values)
+                trial = self._member(point.variant, values)
                 if found.setdefault(trial.trial_id, trial) is not trial:
                     raise self._source.error(
                         ("variants", point.variant),
                         f"{values} is listed twice: its config equals that of an earlier one",
                     )
-        trials = list(found.values())[: self.run_cap]
-        names = self._cell_fields(families.values(), trials)
-        for family in families.values():
-            family.set_cells(names)
-        return trials
+        return with_cells(list(found.values())[: self.run_cap], self.written, self.tuned)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The parameters as the file lists them."""
+        return tuple(dict.fromkeys([*self.parameters, *(name for variant in self.variants for name in variant)]))
+
+    @cached_property
+    def kinds(self) -> list[TrialConfig]:
+        """One config of each kind of trial: they differ in more than scalars."""
+        return [trial.config for trial in kinds(self.trials)]
+
+    @property
+    def settings(self) -> Settings:
+        """What a launch keeps of it besides its trials."""
+        early, is_search = self.early_terminate, self.method != "grid"
+        space = [{name: entry.model_dump(exclude_none=True) for name, entry in one.items()} for one in self.space]
+        return Settings(
+            method=self.method,
+            metric=RecordedMetric(self.metric.name, self.metric.goal, self.metric.target),
+            tuned=tuple(self.tuned),
+            fields=self.written,
+            seeds=len(self.seeds),
+            points=self.points if self.method == "bayes" else None,
+            by_points=self.by_points,
+            launch=Resources(self.launch.cpus, self.launch.gpus, self.launch.concurrency),
+            project=self.project,
+            entity=self.entity,
+            early_terminate="none" if early is None else _words(early),
+            space=json.dumps({"search_seed": self.search_seed, "space": space}) if is_search else "",
+            ranges=tuple(self._ranges()) if is_search else (),
+        )
+
+    def as_sweep(self) -> Sweep:
+        """As a launch would keep it."""
+        return Sweep(self.name, self.settings, self.trials, (), self.text)
+
+    def _ranges(self) -> Iterator[tuple[int, str, Range]]:
+        """What the tuned parameters of a search are drawn from."""
+        for variant, space in enumerate(self.space):
+            for name in self.tuned:
+                ends = space[name].ends if name in space else None
+                if ends is not None and ends[0] < ends[1]:
+                    kind = space[name].kind
+                    yield variant, name, Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
 
     def _points(self) -> Iterator[Point]:
         """The points, without seeds."""
@@ -259,16 +290,9 @@ class SweepSpec(_Strict):
         else:
             yield from ({**point.values, "seed": seed} for seed in self.seeds)
 
-    def _member(self, families: dict[tuple[Any, ...], Family], variant: int, values: Mapping[str, Any]) -> SweepTrial:
-        free = [name for name in values if name in SCALARS]
-        key = (variant, *[repr(value) for name, value in values.items() if name not in SCALARS])
+    def _member(self, variant: int, values: Mapping[str, Any]) -> SweepTrial:
         try:
-            family = families.get(key)
-            if family is None:
-                fixed = nested({name: value for name, value in values.items() if name not in SCALARS})
-                first = {name: values[name] for name in free}
-                family = families[key] = Family(fixed, first, variant, recorded=self._recorded)
-            return family.member([values[name] for name in free])
+            return trial_of(values, variant, recorded=self._recorded)
         except ConfigError as error:
             raise self._source.error(self._place(error.key, variant, values), str(error)) from None
 
@@ -278,28 +302,6 @@ class SweepSpec(_Strict):
         if key in self.variants[variant] or key not in values:
             return "variants", variant, key
         return "parameters", key
-
-    def _cell_fields(self, families: Iterable[Family], trials: Sequence[SweepTrial]) -> list[str]:
-        """The fields (options as `model_options.hidden`) that tell this sweep's cells apart, those of the file first.
-
-        They have two values or more where they apply, and are neither tuned nor the seed.
-        """
-        found: dict[str, set[Any]] = {}
-        members: dict[int, list[tuple[Any, ...]]] = {}
-        for trial in trials:
-            members.setdefault(id(trial.family), []).append(trial.choice)
-        for family in families:
-            if choices := members.get(id(family)):
-                columns = dict(zip(family.names, map(set, zip(*choices, strict=True)), strict=True))
-                for name, value in family.flat.items():
-                    found.setdefault(name, set()).update(columns.get(name, {value}))
-        written = [*self.parameters, *(name for variant in self.variants for name in variant)]
-        tuned = {*self.tuned, "seed"}
-        return [
-            name
-            for name in dict.fromkeys([*written, *found])
-            if len(found.get(name, ())) > 1 and not {name, name.partition(".")[0]} & tuned
-        ]
 
     def _check(self) -> None:
         where = self._source
@@ -324,9 +326,7 @@ class SweepSpec(_Strict):
                 f"launch.stack: {self.launch.stack}, but with bayes or early_terminate a stack is one point with its "
                 f"{len(self.seeds)} seeds; leave it out",
             )
-        checked = self.corners or [trial.config for trial in self.trials[:1]]
-        families = {id(trial.family): trial.family.first for trial in self.trials}
-        for config in [*checked, *families.values()]:
+        for config in [*self.corners, *self.kinds]:
             if self.metric.name.startswith("val/") and not config.val_fraction:
                 raise where.error(("metric",), f"{self.metric.name} needs val_fraction > 0: nothing is held out")
             valid = expected("", measured := metrics_of(component("task", config.task)))
@@ -379,18 +379,22 @@ class SweepSpec(_Strict):
             middle = {name: parameter.at(0.5) for name, parameter in space.items()}
             if {"lr", "lr_min"} <= space.keys():  # which are checked against each other
                 values = {**middle, "lr": space["lr"].at(1e-6), "lr_min": space["lr_min"].at(1 - 1e-6)}
-                made.append(self._member({}, index, {**values, "seed": self.seeds[0]}).config)
+                made.append(self._member(index, {**values, "seed": self.seeds[0]}).config)
             for name, parameter in space.items():
                 ends = parameter.grid if parameter.kind == "categorical" else None
                 for value in ends or [parameter.at(1e-6), parameter.at(1 - 1e-6)]:
                     values = {**middle, name: value, "seed": self.seeds[0]}
-                    made.append(self._member({}, index, values).config)
+                    made.append(self._member(index, values).config)
         return made
 
     def _given(self) -> Iterator[tuple[KeyPath, Parameters]]:
         yield ("parameters",), self.parameters
         for index, variant in enumerate(self.variants):
             yield ("variants", index), variant
+
+
+def _words(model: BaseModel) -> str:
+    return " ".join(f"{name}={value}" for name, value in model.model_dump(exclude_none=True).items())
 
 
 def _validation_error(error: ValidationError, where: Source) -> SpecError:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from sweeps.decisions import is_target_reached
 from sweeps.extend import Extension, compare
-from sweeps.plan import FINAL, Plan
+from sweeps.plan import Plan
 from sweeps.plan import plan as make_plan
 from sweeps.preflight import check_trials, data_folder, remarks
 from sweeps.reconcile import complete
 from sweeps.retry import retry
 from sweeps.show import ended, show_failures, show_holders
 from sweeps.spec import SweepSpec
-from sweeps.store import Store
+from sweeps.states import FINAL
+from sweeps.store import Store, is_target_reached
 from trainer.registry import UserError
 from trainer.tracking import Mode
 
@@ -74,13 +74,14 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
         count = retry(store, [trial_id for trial_id, state in states.items() if state.state == "failed"])
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     made = make_plan(spec, store.states(spec), data)
-    starting = [stack.trials[0].family.first for stack in made.stacks]
+    starting = [stack.trials[0].config for stack in made.stacks]
     over = _is_over(made, store)
     check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
     for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
         print(f"warning: {warning}", file=sys.stderr)
-    store.write_sweep(spec)
-    use_wandb_settings(spec)
+    store.write_sweep(spec, made.widths)
+    store.remove_leftovers(spec.name)
+    use_wandb_settings(spec.project, spec.entity)
     counts = made.counts()
     if over:
         print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
@@ -96,7 +97,7 @@ def _is_over(made: Plan, store: Store) -> str:
     counts = made.counts()
     if counts["running"]:
         return ""
-    if is_target_reached(made.spec, store, made.states):
+    if is_target_reached(made.spec.metric, store, made.states):
         return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
     if made.stacks or (made.proposals_left and not store.is_exhausted(made.spec.name)):
         return ""
@@ -128,9 +129,7 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed and may not be meant."""
     found = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    kinds = {(id(trial.family), trial.value("momentum")): trial for trial in spec.trials}
-    configs = [*(trial.config for trial in kinds.values()), *spec.corners]
-    return list(dict.fromkeys([*found, *(text for config in configs for text in remarks(config))]))
+    return list(dict.fromkeys([*found, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
 def _say_what_starts(made: Plan, extension: Extension, options: Options, store: Store) -> None:
@@ -151,9 +150,9 @@ def _say_what_starts(made: Plan, extension: Extension, options: Options, store: 
         print(f"offline W&B runs are written to {store.wandb_folder}", flush=True)
 
 
-def use_wandb_settings(spec: SweepSpec) -> None:
-    """The spec's project and entity, where the environment does not say otherwise."""
-    for name, value in (("WANDB_PROJECT", spec.project), ("WANDB_ENTITY", spec.entity)):
+def use_wandb_settings(project: str | None, entity: str | None) -> None:
+    """A sweep's project and entity, if the environment does not say otherwise."""
+    for name, value in (("WANDB_PROJECT", project), ("WANDB_ENTITY", entity)):
         if value is not None and not os.environ.get(name):
             os.environ[name] = value
 

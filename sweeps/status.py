@@ -5,71 +5,70 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from sweeps.decisions import is_target_reached
 from sweeps.estimate import estimate
-from sweeps.expand import SweepTrial
 from sweeps.files import StoreError
-from sweeps.plan import plan
 from sweeps.running import launches
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
+from sweeps.stacks import stacks_of
+from sweeps.states import counts_of
+from sweeps.store import Store, is_target_reached
+from sweeps.sweep_index import RecordedMetric, Sweep, SweepTrial, by_cell
 from trainer.history import is_stalled
 
 NEVER_STALLED: Final = ("constant", "cosine")
 """Schedulers without a safeguard: of a record older than this note no history has to be read."""
 
 
-def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
+def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     """The object that `status --json` prints: counts, cells with their best value so far, trials, who runs what.
 
     `stalled` counts finished trials that gamma = 0 held in place to the end. `best` is the best epoch's value of the
     sweep's metric over the cell's trials that have neither diverged nor failed.
     """
-    made = plan(spec, store.states(spec))
-    pick = max if spec.metric.goal == "maximize" else min
-    values, stalled = _values(
-        spec, store, [t for t in made.trials if made.state(t) not in ("new", "diverged", "failed")]
-    )
+    states, settings, metric = store.states(sweep), sweep.settings, sweep.metric
+    pick = max if metric.goal == "maximize" else min
+    with_values = [t for t in sweep.trials if states[t.trial_id].state not in ("new", "diverged", "failed")]
+    values, stalled = _values(metric, store, with_values)
+    stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
     cells = []
-    for members in made.members:
+    for members in by_cell(sweep.trials):
         found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
         cells.append(
             {
                 "cell": members[0].cell,
-                "counts": dict(Counter(made.state(trial) for trial in members)),
+                "counts": dict(Counter(states[trial.trial_id].state for trial in members)),
                 "best": pick(found) if found else None,
                 **({"stalled": held} if (held := sum(trial.trial_id in stalled for trial in members)) else {}),
             }
         )
     return {
-        "sweep": spec.name,
-        "metric": spec.metric.name,
-        "selected_on": spec.metric.name.partition("/")[0],
-        "counts": made.counts(),
+        "sweep": sweep.name,
+        "metric": metric.name,
+        "selected_on": metric.name.partition("/")[0],
+        "counts": counts_of(sweep.trials, states),
         "stalled": len(stalled),
-        "gone": sum(bool(trial.get("gone")) for trial in store.listed(spec.name)),
-        "proposals_left": made.proposals_left,
-        "over": is_target_reached(spec, store, made.states)
-        or (spec.method == "bayes" and store.is_exhausted(spec.name)),
-        "launches": [str(holder) for holder in launches(store, spec.name).values()],
-        "estimate": estimate(made, store).as_json(),
+        "gone": len(sweep.gone),
+        "proposals_left": max(0, (settings.points or 0) - store.points(sweep.name)),
+        "over": is_target_reached(metric, store, states)
+        or (settings.method == "bayes" and store.is_exhausted(sweep.name)),
+        "launches": [str(owner) for owner in launches(store, sweep.name).values()],
+        "estimate": estimate(stacks, states, settings.launch, store).as_json(),
         "cells": cells,
         "trials": [
             {
                 "trial_id": t.trial_id,
-                "outcome": made.state(t),
-                "epoch": made.states[t.trial_id].epoch,
+                "outcome": states[t.trial_id].state,
+                "epoch": states[t.trial_id].epoch,
                 **({"stalled": True} if t.trial_id in stalled else {}),
-                **({"holder": made.states[t.trial_id].holder} if made.states[t.trial_id].holder else {}),
+                **({"holder": states[t.trial_id].holder} if states[t.trial_id].holder else {}),
             }
-            for t in made.trials
+            for t in sweep.trials
         ],
     }
 
 
-def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> tuple[dict[str, float], set[str]]:
+def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> tuple[dict[str, float], set[str]]:
     """The best value of each trial so far, and which are stalled; from its history if an older version recorded it."""
-    at = int(spec.metric.goal == "maximize")
+    at = int(metric.goal == "maximize")
     schedulers = {trial.trial_id: trial.value("scheduler") for trial in trials}
     found: dict[str, float] = {}
     stalled: set[str] = set()
@@ -77,9 +76,9 @@ def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> tuple[di
         if isinstance(record, StoreError):
             continue
         if "extremes" in record:
-            values = record["extremes"].get(spec.metric.name, [])
+            values = record["extremes"].get(metric.name, [])
         else:
-            rows = [row.get(spec.metric.name) for row in store.history(trial_id)]
+            rows = [row.get(metric.name) for row in store.history(trial_id)]
             measured = [value for value in rows if value is not None]
             values = [min(measured), max(measured)] if measured else []
         if values:

@@ -1,7 +1,9 @@
 """Durable trial records: one folder of small files, the truth about every trial.
 
 trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
-sweeps/<name>/spec.yaml, spec-<n>.yaml (earlier ones), trials.json,
+leases/<id>.json
+sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
+              spec.yaml, spec-<n>.yaml (as launched, and earlier ones),
               points/<n>.json (what bayes has proposed), ended/<trial_id>.json (what early termination has decided),
               rungs/<trial_id>-<epoch>.json (whether a point goes on there), ended/<trial_id>.json (it does not),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)
@@ -12,24 +14,28 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from sweeps.claims import Claim, Claims, Holder
-from sweeps.expand import Point
-from sweeps.files import Files, LocalFiles, StoreError, open_files
-from sweeps.plan import FINAL, TrialState
-from sweeps.search import Suggestion
-from sweeps.spec import NAME_PATTERN, SweepSpec
+from sweeps.claims import Claim, Claims, Lease, Owner
+from sweeps.files import Fence, Files, LocalFiles, StoreError, open_files
+from sweeps.states import FINAL, TrialState
+from sweeps.sweep_index import HasTrials, NewerFormatError, Selector, Sweep
+from sweeps.sweep_records import SweepRecords, planned
 from trainer.history import HISTORY_COLUMNS, RENAMED
 
-FORMAT: Final = 1
+if TYPE_CHECKING:
+    from sweeps.search import Suggestion
+    from sweeps.spec import SweepSpec
+
+FORMAT: Final = 2
+"""Of a record. 2: its claim refers to a lease, so that version 1 must not judge whether it is stale."""
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
 
@@ -45,12 +51,14 @@ class Store:
     patience: float = 0.0
     files: Files = field(init=False, repr=False)
     claims: Claims = field(init=False, repr=False)
-    _members: dict[str, tuple[bytes | None, set[str]]] = field(default_factory=dict, init=False, repr=False)
+    sweep_records: SweepRecords = field(init=False, repr=False)
+    _folders: set[str] = field(default_factory=set, init=False, repr=False)  # trials that are known to have one
 
     def __post_init__(self) -> None:
         self.files = open_files(self.root)
         self.files.patience = self.patience
         self.claims = Claims(self.files)
+        self.sweep_records = SweepRecords(self.files)
         self.root = self.files.root
 
     @property
@@ -65,7 +73,7 @@ class Store:
 
     def check_writable(self) -> None:
         """Raise `StoreError` where nothing can be written."""
-        probe = f".probe-{Claim(self.claims, '', 0).token}"
+        probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.files.write(probe, b"")
             self.files.remove(probe)
@@ -86,6 +94,12 @@ class Store:
             raise StoreError(f"{self.files.path(path)}: damaged, it is empty")
         return found
 
+    def remove_leftovers(self, sweep: str) -> None:
+        """Remove what killed processes have left that is surely nobody's: leases, temporary files."""
+        self.claims.remove_dead()
+        for folder in (".", "leases", f"sweeps/{sweep}"):
+            self.files.remove_leftovers(folder)
+
     # trials
 
     def record(self, trial_id: str) -> dict[str, Any] | None:
@@ -101,6 +115,8 @@ class Store:
             for path, content in self.files.read_many(paths).items():
                 try:
                     record = self._checked(paths[path], content)
+                except NewerFormatError:
+                    raise
                 except StoreError as error:
                     yield paths[path], error
                 else:
@@ -112,9 +128,11 @@ class Store:
         record: dict[str, Any] | None = self._parsed(f"trials/{trial_id}/record.json", content)
         if record is None:
             return None
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            found = record.get("format") if isinstance(record, dict) else type(record).__name__
-            raise StoreError(f"{path}: format {found!r}, this version reads {FORMAT}")
+        found = record.get("format") if isinstance(record, dict) else type(record).__name__
+        if isinstance(found, int) and found > FORMAT:
+            raise NewerFormatError(path, found, FORMAT)
+        if not isinstance(found, int) or found < 1:
+            raise StoreError(f"{path}: damaged: format {found!r}")
         outcome, width, epoch = record.get("outcome"), record.get("width"), record.get("epoch")
         counts = isinstance(width, int) and width >= 1 and isinstance(epoch, int) and epoch >= 0
         if outcome not in ("running", *FINAL) or not counts:
@@ -126,9 +144,10 @@ class Store:
                 raise StoreError(f"{path}: damaged: {key} is {record[key]!r}")
         return record
 
-    def write_record(self, trial_id: str, record: Mapping[str, Any], still: Callable[[], bool] = lambda: True) -> None:
-        """Replace the record; `still` as of `Files.write`."""
-        self.files.write(f"trials/{trial_id}/record.json", _json({"format": FORMAT, **record}), still=still)
+    def write_record(self, trial_id: str, record: Mapping[str, Any], fence: Fence | None = None) -> None:
+        """Replace the record; `fence` as of `Files.write`."""
+        content = _json({**record, "format": FORMAT})
+        self.files.write(f"trials/{trial_id}/record.json", content, fence=fence)
 
     def write_config(self, trial_id: str, config: Mapping[str, Any]) -> None:
         """Keep the canonical config."""
@@ -176,58 +195,55 @@ class Store:
             if record in seen
         }
 
-    def write_history(
-        self, trial_id: str, rows: Sequence[Mapping[str, Any]], still: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Replace the history; `still` as of `Files.write`."""
+    def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]], fence: Fence | None = None) -> None:
+        """Replace the history; `fence` as of `Files.write`. It says the claim's generation, as the checkpoint does."""
         buffer = io.BytesIO()
-        parquet.write_table(pa.Table.from_pylist(list(rows), schema=_schema(rows)), buffer)
-        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), still=still)
+        schema = _schema(rows).with_metadata({"claim": str(fence.generation if fence else 0)})
+        parquet.write_table(pa.Table.from_pylist(list(rows), schema=schema), buffer)
+        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), fence=fence)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
         generation = self.claims.generation(trial_id)
-        holder = self.claims.holder(trial_id, generation)
+        owner = self.claims.owner(trial_id, generation)
         try:
             record = self.record(trial_id)
+        except NewerFormatError:
+            raise
         except StoreError as error:
             return TrialState("failed", generation=generation, damage=str(error))
-        found = record or {"outcome": "new", "width": None, "epoch": 0}
-        outcome, width, epoch = found["outcome"], found["width"], found["epoch"]
-        if outcome in FINAL:
-            return TrialState(outcome, width, epoch)
-        if holder is not None:
-            return TrialState("running", width, epoch, str(holder), generation, not holder.process.is_local())
-        return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
+        return _state(record, generation, owner)
 
     def states(
         self,
-        spec: SweepSpec,
+        sweep: HasTrials,
         known: Mapping[str, TrialState] = MappingProxyType({}),
         records: dict[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, TrialState]:
-        """By id, the state of every trial of a sweep: one listing, and a record of each trial that is there.
+        """By id, the state of every trial of a sweep: one listing, and the records of those that are there.
 
         `known` are those that have ended and are not looked at again; `records` receives what was read.
 
         Whether a trial was stopped early is a sweep's own decision: another sweep that contains it goes on with it, and
         for the one that stopped it it stays stopped.
         """
-        present = set(self.files.names("trials"))
-        found = {trial.trial_id: _NEW for trial in spec.trials}
-        found |= known
-        there = [trial_id for trial_id in found if trial_id in present and trial_id not in known]
-        ended: set[str] = set()
-        for trial_id, record in self.records(there):
-            if isinstance(record, StoreError):
-                continue
-            if records is not None:
-                records[trial_id] = record
-            if record["outcome"] in FINAL:
-                found[trial_id] = TrialState(record["outcome"], record["width"], record["epoch"])
-                ended.add(trial_id)
-        found |= {trial_id: self.state(trial_id) for trial_id in there if trial_id not in ended}
-        stopped = self.all_ended_early(spec.name)
+        found = {trial.trial_id: known.get(trial.trial_id, _NEW) for trial in sweep.trials}
+        asked = [trial_id for trial_id in found if trial_id not in known]
+        present = self._present(asked)
+        there = [trial_id for trial_id in asked if trial_id in present]
+        read = {i: record for i, record in self.records(there) if not isinstance(record, StoreError)}
+        if records is not None:
+            records |= read
+        running = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
+        going = {i: record["claim"] for i, record in running.items() if isinstance(record.get("claim"), int)}
+        owners = self.claims.owners(going)
+        for trial_id in there:
+            record = read.get(trial_id)
+            if record is not None and (record["outcome"] in FINAL or trial_id in owners):
+                found[trial_id] = _state(record, going.get(trial_id, 0), owners.get(trial_id))
+            else:  # damaged, not begun, or not run under the claim that its record names: look closer
+                found[trial_id] = self.state(trial_id)
+        stopped = self.all_ended_early(sweep.name)
         for trial_id, state in found.items():
             if state.state == "stopped" and trial_id not in stopped:
                 found[trial_id] = replace(state, state="interrupted", generation=self.claims.generation(trial_id))
@@ -235,102 +251,75 @@ class Store:
                 found[trial_id] = replace(state, state="stopped")
         return found
 
+    def _present(self, trial_ids: Sequence[str]) -> set[str]:
+        """Those of the trials that have a folder: it stays, so that it is looked for only until it is there."""
+        if not self._folders.issuperset(trial_ids):
+            self._folders |= set(self.files.names("trials")).intersection(trial_ids)
+        return self._folders.intersection(trial_ids)
+
     # claims
 
-    def claim(self, trial_id: str, *, over: int = 0, launch: str = "") -> Claim | None:
-        """`Claims.claim`."""
-        return self.claims.claim(trial_id, over=over, launch=launch)
+    def claim(self, trial_id: str, lease: Lease | None = None, *, over: int = 0) -> Claim | None:
+        """`Claims.claim`, by default under a lease of its own that does not beat."""
+        return self.claims.claim(trial_id, lease or self.claims.lease(), over=over)
 
-    def holder(self, trial_id: str) -> Holder | None:
+    def owner(self, trial_id: str) -> Owner | None:
         """Who runs the trial now."""
-        return self.claims.holder(trial_id)
+        return self.claims.owner(trial_id)
 
     # sweeps
 
-    def write_sweep(self, spec: SweepSpec) -> None:
-        """Keep a sweep's spec and the list of its trials; an earlier spec stays, and trials gone from it too."""
-        folder = f"sweeps/{spec.name}"
-        spec = self.known(spec)  # another launch may have made proposals
-        before = self.files.read(f"{folder}/spec.yaml")
-        listed = self.listed(spec.name)
-        trials: list[dict[str, Any]] = [{"trial_id": trial.trial_id, "cell": trial.cell} for trial in spec.trials]
-        now = {trial["trial_id"] for trial in trials}
-        trials += [{**trial, "gone": True} for trial in listed if trial["trial_id"] not in now]
-        if trials != listed:
-            content = json.dumps({"format": FORMAT, "trials": trials}, allow_nan=False).encode()
-            self.files.write(f"{folder}/trials.json", content)
-        if before != spec.text.encode():
-            if before is not None:
-                self.files.write(f"{folder}/spec-{self._specs(spec.name) + 1}.yaml", before)
-            self.files.write(f"{folder}/spec.yaml", spec.text.encode())
+    def write_sweep(self, spec: SweepSpec, widths: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Keep a sweep that is launched: its spec, what it is, and its trials; trials gone from it stay too.
 
-    def _specs(self, name: str) -> int:
-        return sum(found.startswith("spec-") for found in self.files.names(f"sweeps/{name}"))
-
-    def listed(self, name: str) -> list[dict[str, Any]]:
-        """The trials of a sweep as it was last launched, those that have gone from its file marked; none if unknown."""
-        found = self._json(f"sweeps/{name}/trials.json")
-        if found is None:
-            return []
-        try:
-            trials = list(found["trials"])
-            assert all(isinstance(trial["trial_id"], str) for trial in trials)
-        except (KeyError, TypeError, AssertionError):
-            path = self.files.path(f"sweeps/{name}/trials.json")
-            raise StoreError(f"{path}: damaged: no list of trials") from None
-        return trials
-
-    def sweep_spec(self, name: str) -> str:
-        """The spec as launched.
-
-        Raises `StoreError` with the sweeps that there are where this one is unknown.
+        `widths` is the K that is planned, by signature.
         """
-        content = self.files.read(f"sweeps/{name}/spec.yaml") if NAME_PATTERN.fullmatch(name) else None
-        if content is None:
-            known = ", ".join(self.sweeps()) or "none"
-            raise StoreError(f"no sweep {name!r} in the store {self.root!r}; it has: {known}")
-        try:
-            return content.decode()
-        except UnicodeDecodeError as error:
-            raise StoreError(f"{self.files.path(f'sweeps/{name}/spec.yaml')}: damaged: {error}") from None
+        self.sweep_records.extend(spec.name, spec.settings, planned(self.known(spec).trials, widths))
+        self.sweep_records.keep_spec(spec)
 
-    def launched(self, name: str) -> SweepSpec:
-        """The sweep as launched, with the points that are known of it."""
-        return self.known(SweepSpec.parse(self.sweep_spec(name), f"sweep {name}", name, recorded=True))
+    def launched(self, name: str) -> Sweep:
+        """A launched sweep. Raises `StoreError` with those that there are if it is unknown."""
+        return self.sweep_records.read(name)
+
+    def require_sweep(self, name: str) -> None:
+        """Raise `StoreError` with the sweeps that there are if this one is unknown."""
+        self.sweep_records.require(name)
 
     def known(self, spec: SweepSpec) -> SweepSpec:
-        """The sweep with the points that have been proposed for it, where it is a bayes one."""
+        """The sweep with the points that have been proposed for it, if it is a bayes one."""
         return spec.with_suggestions(self.suggestions(spec.name)) if spec.method == "bayes" else spec
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
-        return [name for name in self.files.names("sweeps") if self.files.exists(f"sweeps/{name}/spec.yaml")]
+        return self.sweep_records.names()
 
     def sweeps_of(self, trial_ids: set[str]) -> dict[str, list[str]]:
         """By trial id, the sweeps that contain it."""
-        found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
-        for name in self.sweeps():
-            content = self.files.read(f"sweeps/{name}/trials.json")
-            if self._members.get(name, (None, set()))[0] != content:
-                self._members[name] = (content, {trial["trial_id"] for trial in self.listed(name)})
-            for trial_id in self._members[name][1] & trial_ids:
-                found[trial_id].append(name)
-        return found
+        return self.sweep_records.members(trial_ids)
 
     # decisions of a search
 
     def suggestions(self, name: str) -> list[Suggestion]:
         """What bayes has proposed, in order."""
+        from sweeps.expand import Point
+        from sweeps.search import Suggestion
+
         folder = f"sweeps/{name}/points"
         paths = [f"{folder}/{found}" for found in self.files.names(folder) if found.endswith(".json")]
         made = []
         for path, content in self.files.read_many(paths).items():
+            if not content:  # its writer was killed on a file system without links
+                continue
             try:
                 said = self._parsed(path, content)
                 made.append(Suggestion(Point(**said["point"]), said["raw"]))
             except (KeyError, TypeError):
                 raise StoreError(f"{self.files.path(path)}: damaged: no point") from None
         return made
+
+    def points(self, name: str) -> int:
+        """How many points bayes has proposed."""
+        return sum(found.endswith(".json") for found in self.files.names(f"sweeps/{name}/points"))
 
     def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
         """Keep a proposal before it is tried; False where another launch has added one to the `known` ones."""
@@ -371,6 +360,29 @@ class Store:
     def is_exhausted(self, name: str) -> bool:
         """Whether that is so."""
         return self.files.exists(f"sweeps/{name}/exhausted")
+
+
+def is_target_reached(metric: Selector, store: Store, states: Mapping[str, TrialState]) -> bool:
+    """Whether some trial has reached the metric's target."""
+    if metric.target is None:
+        return False
+    there = [trial_id for trial_id, state in states.items() if state.epoch]
+    values = [
+        record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
+        for _, record in store.records(there)
+        if not isinstance(record, StoreError)
+    ]
+    return any(map(metric.is_reached, values))
+
+
+def _state(record: Mapping[str, Any] | None, generation: int, owner: Owner | None) -> TrialState:
+    found: Mapping[str, Any] = record or {"outcome": "new", "width": None, "epoch": 0}
+    outcome, width, epoch = found["outcome"], found["width"], found["epoch"]
+    if outcome in FINAL:
+        return TrialState(outcome, width, epoch)
+    if owner is not None:
+        return TrialState("running", width, epoch, str(owner), generation, not owner.process.is_local())
+    return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
 
 
 def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:

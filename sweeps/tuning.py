@@ -16,12 +16,12 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sweeps.interruption import GRACE_SECONDS, Interruption
-from sweeps.plan import FINAL
 from sweeps.progress import Progress
 from sweeps.provenance import version_refusal
 from sweeps.reconcile import OfflineWriter
 from sweeps.record import Job
 from sweeps.rows import RowProgress
+from sweeps.states import FINAL
 from sweeps.worker import StackRun
 from trainer.tracking import Online
 

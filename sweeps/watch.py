@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from sweeps.claims import HEARTBEAT_SECONDS, Claim
+from sweeps.claims import HEARTBEAT_SECONDS, Lease
 from sweeps.store import Store
 
 POLL_SECONDS: Final = 0.3
@@ -17,19 +17,19 @@ log = logging.getLogger("polysweep.worker")
 
 
 class Watch:
-    """Two threads: one keeps claims alive; one looks for the request to stop, and calls `tick`."""
+    """Two threads: one keeps the lease alive; one looks for the request to stop, and calls `tick`."""
 
-    def __init__(self, store: Store, claims: Sequence[Claim], stop_file: str, tick: Callable[[], None]) -> None:
+    def __init__(self, store: Store, lease: Lease, stop_file: str, tick: Callable[[], None]) -> None:
         self.stop = threading.Event()
         self._store = store
-        self._claims = list(claims)
+        self._lease = lease
         self._stop_file = stop_file
         self._tick = tick
         self._over = threading.Event()
         self._awake = threading.Event()
         every = POLL_SECONDS if store.is_local else REMOTE_POLL_SECONDS
         self._threads = [
-            threading.Thread(target=self._repeat, args=(self._over, HEARTBEAT_SECONDS, self._beat), daemon=True),
+            threading.Thread(target=self._repeat, args=(self._over, HEARTBEAT_SECONDS, lease.beat), daemon=True),
             threading.Thread(target=self._repeat, args=(self._awake, every, self._look), daemon=True),
         ]
         for thread in self._threads:
@@ -55,10 +55,6 @@ class Watch:
                 act()
             except Exception:
                 log.warning("the Store is out of reach; the next round may get through", exc_info=True)
-
-    def _beat(self) -> None:
-        for claim in self._claims:
-            claim.beat()
 
     def _look(self) -> None:
         self._awake.clear()

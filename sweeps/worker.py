@@ -8,8 +8,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from sweeps.claims import Lease
 from sweeps.record import Job
 from sweeps.rows import Row, RowProgress
 from sweeps.store import Store
@@ -17,6 +19,7 @@ from sweeps.watch import Watch
 from trainer.config import TrialConfig
 from trainer.tracking import Online, describe
 
+WRITERS: Final = 8
 _NO_MEMORY: Final[list[Any]] = []
 _too_wide: dict[str, int] = {}
 """By signature, the smallest K that has run out of memory in this process: a reused worker tries it once."""
@@ -39,6 +42,7 @@ class StackRun:
         self._saved_at = time.monotonic()
         self._epochs: Any = None
         self._watch: Watch | None = None
+        self._lease: Lease | None = None
 
     def advance(self) -> list[RowProgress] | None:
         """Train one epoch of all rows; None when nothing is left to do here or a stop was asked for.
@@ -115,8 +119,15 @@ class StackRun:
                         continue
                 if self._online:
                     self._online.finish(row.trial_id, "running")
-                row.claim.release()
-            self._going = []
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Let go of every trial that has not ended: their claims are void without the lease."""
+        for row in self._going:
+            self._store.files.drop_fence(row.claim.fence)
+        self._going = []
+        if self._lease is not None:
+            self._lease.release()
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._saved_at >= self._job.checkpoint_seconds
@@ -133,8 +144,9 @@ class StackRun:
         """Claim what can be claimed, load it, start the loop. False where nothing is left for this process."""
         if self._job.stop_file and self._store.files.exists(self._job.stop_file):
             return False
+        self._lease = self._store.claims.lease(self._job.launch)
         for values in self._job.configs:
-            row = Row.take(TrialConfig.parse(values), self._store, self._job)
+            row = Row.take(TrialConfig.parse(values), self._store, self._job, self._lease)
             if row is not None:
                 self._going.append(row)
         if not self._going:
@@ -144,8 +156,7 @@ class StackRun:
         if not self._job.epoch and self._job.width >= _too_wide.get(self._group[0].config.signature, math.inf):
             self._narrow()
             return False
-        claims = [row.claim for row in self._going]
-        self._watch = Watch(self._store, claims, self._job.stop_file, self._save_if_due)
+        self._watch = Watch(self._store, self._lease, self._job.stop_file, self._save_if_due)
         self._load_data()
         self._epochs = self._train()
         if self._online:
@@ -222,10 +233,13 @@ class StackRun:
         """History, checkpoint, record of every row that has epochs which the Store lacks."""
         with self._lock:
             self._saved_at = time.monotonic()
-            for row, checkpoint in list(self._unsaved.values()):
-                if not row.save(checkpoint()):
-                    self._lose(row)
-                del self._unsaved[row.trial_id]
+            unsaved = [(row, checkpoint()) for row, checkpoint in self._unsaved.values()]
+            with ThreadPoolExecutor(WRITERS) as writers:  # a disk or a server takes many small writes at once
+                saved = writers.map(lambda pair: pair[0].save(pair[1]), unsaved)
+                for (row, _), is_ours in zip(unsaved, saved, strict=True):
+                    if not is_ours:
+                        self._lose(row)
+                    del self._unsaved[row.trial_id]
 
     def _let_go(self, row: Row) -> None:
         """After the final record."""
@@ -249,8 +263,7 @@ class StackRun:
             row.record["width"] = width // 2
             row.record["notes"].append(f"out of memory at K = {width}: starts at K = {width // 2}")
             row.write_record()
-            row.claim.release()
-        self._going = []
+        self._give_up()
         if self._epochs is not None:
             self._epochs.close()
         gc.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
@@ -170,7 +171,7 @@ class TrialConfig(BaseModel):
         for key, info in type(self).model_fields.items():
             value = getattr(self, key)
             if key in OPTION_FIELDS:
-                value = parts[key.removesuffix("_options")].options(**value).model_dump(exclude_defaults=True)
+                value = _not_default(parts[key.removesuffix("_options")].options, tuple(value.items()))
                 default: Any = {}
             else:
                 default = used.get(key, REQUIRED if info.is_required() else info.default)
@@ -185,8 +186,11 @@ class TrialConfig(BaseModel):
         The versions that a user's own parts declare are hashed too. Independent of key order, number spelling, sweep
         and machine; also the W&B run id.
         """
-        texts = {key: json.dumps(value, sort_keys=True, allow_nan=False) for key, value in self.canonical().items()}
-        return identity(texts, self.versions)
+        hashed: dict[str, Any] = {"config": self.canonical(), "numerics": NUMERICS}
+        if versions := self.versions:
+            hashed["versions"] = versions
+        text = json.dumps(hashed, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
 
     @property
     def versions(self) -> dict[str, int]:
@@ -215,11 +219,10 @@ class TrialConfig(BaseModel):
         return values
 
 
-def identity(texts: Mapping[str, str], versions: Mapping[str, int]) -> str:
-    """The trial id of a canonical config whose values are given as JSON."""
-    text = ", ".join([f'"{key}": {texts[key]}' for key in sorted(texts)])
-    end = f', "versions": {json.dumps(versions, sort_keys=True)}' if versions else ""
-    return hashlib.sha256(f'{{"config": {{{text}}}, "numerics": {NUMERICS}{end}}}'.encode()).hexdigest()[:ID_DIGITS]
+@lru_cache(maxsize=4096)
+def _not_default(options: type[BaseModel], given: tuple[tuple[str, Scalar], ...]) -> dict[str, Scalar]:
+    """Those of a component's options that differ from their default."""
+    return options(**dict(given)).model_dump(exclude_defaults=True)
 
 
 _SHARED: Final = (

@@ -1,0 +1,117 @@
+"""Sweeps that a version before `sweep.json` has launched: spec.yaml and trials.json, read one last time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sweeps.expand import Point, trial_of
+from sweeps.files import Files, StoreError
+from sweeps.search import Suggestion
+from sweeps.source import read_yaml
+from sweeps.spec import SweepSpec
+from sweeps.sweep_index import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
+from trainer.registry import UserError
+
+
+def old_sweep(files: Files, name: str, text: str) -> Sweep:
+    """The sweep as its files say.
+
+    Its spec is expanded with today's code; a trial that does not come out, because numbers, defaults or checks have
+    changed since or a user's own part is not there, is taken from trials.json and from its own config.json, in which
+    fields that had their default are not named.
+    """
+    spec = _spec(files, name, text)
+    expanded = {} if spec is None else {trial.trial_id: trial for trial in spec.trials}
+    listed = _listed(files, name)
+    if listed is None:
+        if spec is None:
+            raise StoreError(f"{files.path(f'sweeps/{name}')}: damaged: no trials.json, and spec.yaml cannot be read")
+        return spec.as_sweep()
+    lost = [one["trial_id"] for one in listed if one["trial_id"] not in expanded]
+    configs = files.read_many([f"trials/{trial_id}/config.json" for trial_id in lost])
+    found = dict(expanded)
+    cells = {one["trial_id"]: one.get("cell") or {} for one in listed}
+    for trial_id, content in zip(lost, configs.values(), strict=True):
+        found[trial_id] = _recorded(trial_id, content, cells[trial_id])
+    settings = _settings(text) if spec is None else spec.settings
+    own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
+    gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
+    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone, text)
+
+
+def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
+    """The spec with the points that bayes has proposed, None if today's code cannot read it."""
+    try:
+        spec = SweepSpec.parse(text, f"sweep {name}", name, recorded=True)
+        if spec.method == "bayes":
+            folder = f"sweeps/{name}/points"
+            names = [one for one in files.names(folder) if one.endswith(".json")]
+            contents = files.read_many([f"{folder}/{one}" for one in names]).values()
+            points = [json.loads(content or b"") for content in contents]
+            spec = spec.with_suggestions(Suggestion(Point(**one["point"]), one["raw"]) for one in points)
+        _ = spec.trials
+    except (UserError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return spec
+
+
+def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
+    path = f"sweeps/{name}/trials.json"
+    content = files.read(path)
+    if content is None:
+        return None
+    try:
+        trials = list(json.loads(content)["trials"])
+        if all(isinstance(one["trial_id"], str) for one in trials):
+            return trials
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass
+    raise StoreError(f"{files.path(path)}: damaged: no list of trials")
+
+
+def _recorded(trial_id: str, content: bytes | None, cell: Mapping[str, Any]) -> SweepTrial:
+    """A trial from its own config.json; one that has never started from its cell."""
+    try:
+        config = json.loads(content or b"{}")
+        assert isinstance(config, dict)
+    except (ValueError, RecursionError, AssertionError):
+        config = {}
+    try:
+        known = trial_of(config, recorded=True)
+        return SweepTrial(trial_id, known.values, known.signature)
+    except (UserError, ValueError, TypeError):
+        pass
+    values = dict(cell)
+    for name, value in config.items():
+        if isinstance(value, dict):
+            values |= {f"{name}.{option}": setting for option, setting in value.items()}
+        else:
+            values[name] = value
+    return SweepTrial(trial_id, {"epochs": 0, "seed": 0, **values})
+
+
+def _settings(text: str) -> Settings:
+    """What can be read of a spec without understanding its parameters."""
+    try:
+        data = read_yaml(text, "spec.yaml")[0]
+    except UserError:
+        data = None
+    data = data if isinstance(data, dict) else {}
+    metric: dict[str, Any] = _given(data, "metric", dict)
+    variants = [one for one in _given(data, "variants", list) if isinstance(one, dict)]
+    written = dict.fromkeys([*_given(data, "parameters", dict), *(name for one in variants for name in one)])
+    return Settings(
+        method=str(data.get("method", "grid")),
+        metric=RecordedMetric(str(metric.get("name", "test/top1")), str(metric.get("goal", "maximize"))),
+        tuned=tuple(map(str, _given(data, "tuned", list))),
+        fields=tuple(map(str, written)),
+        project=data.get("project"),
+        entity=data.get("entity"),
+    )
+
+
+def _given(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = data.get(key)
+    return value if isinstance(value, kind) else kind()
