@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sweeps.files import Fence, StoreError
 from sweeps.store import Store
+from sweeps.sweep_index import NewerFormatError
 from trainer.history import with_current_names
 
 NEWEST: Final = "checkpoint.pt"
@@ -49,9 +50,11 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
     """The checkpoint that a trial goes on from, and notes for its record on what could not be used.
 
     A checkpoint is refused where its checksum is wrong or where it is another trial's; then the one before it is
-    taken, and without that the trial starts over: None. Raises `StoreError` where the record contradicts a checkpoint
-    that is whole.
+    taken, and without that the trial starts over: None. Raises `StoreError` if the record contradicts a checkpoint
+    that is whole, `NewerFormatError` if a newer version has written it.
     """
+    from trainer.checkpoint import CHECKPOINT_FORMAT, NewerError
+
     refused = []
     for name in (NEWEST, BEFORE):
         path = f"trials/{record['trial_id']}/{name}"
@@ -60,6 +63,8 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
             continue
         try:
             found = _checked(content, record["trial_id"])
+        except NewerError as error:
+            raise NewerFormatError(store.files.path(path), error.args[0], CHECKPOINT_FORMAT) from None
         except ValueError as error:
             refused.append(f"{path} is damaged: {error}")
             log.warning("%s", refused[-1])

@@ -202,7 +202,7 @@ def test_a_record_that_cannot_be_read_leaves_no_claim(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"record\.json: damaged"):
         run.advance()
     run.close()
-    assert Store(str(tmp_path)).holder(SMALL.trial_id) is None
+    assert Store(str(tmp_path)).owner(SMALL.trial_id) is None
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from test_cli import assert_user_error
 from test_launch import histories
 
 from sweeps import decisions
-from sweeps.estimate import estimate
+from sweeps.estimate import Estimate, estimate
 from sweeps.extend import compare
-from sweeps.plan import plan
+from sweeps.plan import Plan, plan
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.history import HISTORY_COLUMNS
@@ -152,15 +152,16 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert "launch needs --extend" in shown and "  epochs: 3 -> 5" in shown
     refused = run("launch", other, "--store", "store")
     assert_user_error(refused, "'small' is in use by another spec (epochs: 3 -> 5)", "--extend")
-    assert store.sweep_spec("small") == spec.text, "nothing has changed"
+    assert store.launched("small").text == spec.text, "nothing has changed"
 
     extended = SweepSpec.load(other)
     store.write_sweep(extended)
     fake(store, extended, epochs=5)
     answer = run("launch", other, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    listed = store.listed("small")
-    assert [trial.get("gone", False) for trial in listed] == [False] * 12 + [True] * 12
+    kept = store.launched("small")
+    assert [trial.trial_id for trial in kept.trials] == [trial.trial_id for trial in extended.trials]
+    assert [trial.trial_id for trial in kept.gone] == [trial.trial_id for trial in spec.trials]
     assert store.files.read("sweeps/small/spec-1.yaml") == spec.text.encode(), "the earlier spec is kept"
     found = json.loads(run("status", "small", "--store", "store", "--json").stdout)
     assert (found["counts"]["trials"], found["gone"]) == (12, 12)
@@ -232,22 +233,24 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
 def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(
     run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweeps.provenance import device_model
-    from sweeps.record import digits
+    from sweeps.machine import device_model
+
+    def estimated(made: Plan) -> Estimate:
+        return estimate(made.stacks, made.states, made.spec.settings.launch, store)
 
     store = Store(str(tmp_path / "store"))
     spec = SweepSpec.load(spec_file(launch={"stack": 2, "concurrency": 2}))
     made = plan(spec, store.states(spec))
-    assert "no estimate: no finished trial" in str(estimate(made, store))
+    assert "no estimate: no finished trial" in str(estimated(made))
     assert "no estimate" in run("plan", tmp_path / "small.yaml", "--store", "store").stdout
     first = SweepSpec.load(spec_file(seeds=1, launch={"stack": 2}))
-    told = {"signature": digits(first.trials[0].family.signature)}
+    told = {"signature": first.trials[0].signature}
     fake(store, first, provenance={"device_model": "another processor"}, **told)
     made = plan(spec, store.states(spec))
-    assert estimate(made, store).wall_hours is None, "another device says nothing"
+    assert estimated(made).wall_hours is None, "another device says nothing"
     fake(store, first, provenance={"device_model": device_model("cpu")}, **told)
     made = plan(spec, store.states(spec))
-    found = estimate(made, store)
+    found = estimated(made)
     # Six trials are left, in three stacks of 3 epochs of 2 s, two at once; six have taken 6 s each in stacks of two.
     assert (found.stacks, found.known, found.trials) == (3, 3, 6)
     assert found.device_hours == pytest.approx(18 / 3600) and found.wall_hours == pytest.approx(9 / 3600)

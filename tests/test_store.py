@@ -82,9 +82,9 @@ def test_a_claim_is_exclusive_until_it_is_released(root: str) -> None:
     claim = store.claim(ID)
     assert claim is not None and claim.is_held()
     assert Store(root).claim(ID) is None
-    assert str(os.getpid()) in str(store.holder(ID))
+    assert str(os.getpid()) in str(store.owner(ID))
     claim.release()
-    assert store.holder(ID) is None
+    assert store.owner(ID) is None
     second = store.claim(ID)
     assert second is not None and second.generation == 2
     assert not claim.is_held()
@@ -117,7 +117,7 @@ def test_a_dead_process_holds_nothing(root: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     store = Store(root)
     assert store.claims.generation(ID) == 1
-    assert store.holder(ID) is None
+    assert store.owner(ID) is None
     assert store.claim(ID) is not None
 
 
@@ -125,23 +125,24 @@ def test_a_claim_of_another_machine_is_stale_when_its_heartbeat_stands_still_on_
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(root)
-    claim = store.claim(ID)
+    lease = store.claims.lease()
+    claim = store.claim(ID, lease)
     assert claim is not None
-    content = json.loads(claim.content())
+    content = json.loads(lease.content())
     content["process"] |= {"boot": "another", "host": "node7"}
-    store.files.write(claim.path, json.dumps(content).encode())
+    store.files.write(lease.path, json.dumps(content).encode())
     now = time.monotonic()
     clock = [now]
     monkeypatch.setattr(claims_module.time, "monotonic", lambda: clock[0])
-    assert str(store.holder(ID)).startswith("node7")
+    assert str(store.owner(ID)).startswith("node7")
     clock[0] = now + 59
-    assert store.holder(ID) is not None
+    assert store.owner(ID) is not None
     content["beats"] += 1
-    store.files.write(claim.path, json.dumps(content).encode())
+    store.files.write(lease.path, json.dumps(content).encode())
     clock[0] = now + 100
-    assert store.holder(ID) is not None, "it has beaten since"
+    assert store.owner(ID) is not None, "it has beaten since"
     clock[0] = now + 161
-    assert store.holder(ID) is None
+    assert store.owner(ID) is None
     assert not claim.is_held() or store.claim(ID, over=1) is not None
 
 
@@ -211,11 +212,12 @@ def test_many_files_are_read_at_once(root: str) -> None:
 def test_a_worker_takes_over_what_its_own_launch_has_lost(root: str) -> None:
     """Its claim is another machine's, so that it does not look dead."""
     store = Store(root)
-    claim = store.claim(ID, launch="one")
+    lease = store.claims.lease("one")
+    claim = store.claim(ID, lease)
     assert claim is not None
-    content = json.loads(claim.content())
+    content = json.loads(lease.content())
     content["process"] |= {"boot": "another", "host": "node7"}
-    store.files.write(claim.path, json.dumps(content).encode())
-    assert store.claim(ID) is None and store.claim(ID, launch="two") is None
-    taken = store.claim(ID, launch="one")
+    store.files.write(lease.path, json.dumps(content).encode())
+    assert store.claim(ID) is None and store.claim(ID, store.claims.lease("two")) is None
+    taken = store.claim(ID, store.claims.lease("one"))
     assert taken is not None and taken.generation == 2 and not claim.is_held()

@@ -50,7 +50,7 @@ def test_a_finished_stack_leaves_config_record_history_checkpoint_and_no_claim(t
         assert record["provenance"]["threads"] == 1 and record["provenance"]["versions"]["torch"]
         assert TrialConfig.parse(store.config(trial_id) or {}).trial_id == trial_id
         assert [row["epoch"] for row in store.history(trial_id)] == [1, 2, 3]
-        assert store.holder(trial_id) is None
+        assert store.owner(trial_id) is None
         assert store.files.exists(f"trials/{trial_id}/checkpoint.pt")
 
 
@@ -202,7 +202,7 @@ def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(trained: str) -
         pass
     run.close()
     assert store.files.read(f"trials/{lost}/record.json") == before
-    assert taken.is_held() and store.holder(lost) is not None
+    assert taken.is_held() and store.owner(lost) is not None
     assert records(trained)[kept]["outcome"] == "finished"
 
 

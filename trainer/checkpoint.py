@@ -17,6 +17,10 @@ class DamagedError(ValueError):
     """A checkpoint that must not be used."""
 
 
+class NewerError(Exception):
+    """A checkpoint of a newer version of polysweep; its format is the argument."""
+
+
 def dumps(checkpoint: Mapping[str, Any]) -> bytes:
     """The checkpoint with its checksum."""
     buffer = io.BytesIO()
@@ -27,7 +31,8 @@ def dumps(checkpoint: Mapping[str, Any]) -> bytes:
 def loads(content: bytes) -> dict[str, Any]:
     """The checkpoint.
 
-    Raises `DamagedError` where it cannot be read, has another format, or where its content is not what was saved.
+    Raises `DamagedError` if it cannot be read, has an older format, or if its content is not what was saved;
+    `NewerError` if its format is newer.
     """
     try:
         found = torch.load(io.BytesIO(content), weights_only=True)
@@ -35,6 +40,8 @@ def loads(content: bytes) -> dict[str, Any]:
     except Exception as error:  # whatever torch, zipfile or pickle say of a damaged file
         reason = str(error).strip().partition("\n")[0]
         raise DamagedError(f"it cannot be read: {type(error).__name__}: {reason}") from None
+    if isinstance(format_, int) and format_ > CHECKPOINT_FORMAT:
+        raise NewerError(format_)
     if format_ != CHECKPOINT_FORMAT:
         raise DamagedError(f"it has format {format_!r}, this version reads {CHECKPOINT_FORMAT}")
     expected = found.pop("sha256", None)
