@@ -158,7 +158,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         before = epochs()
         process = start("launch", spec, "--store", store)
         if kill == 0:  # before anything has been trained
-            wait_for((store / "sweeps/small/trials.json").exists, 60, process)
+            wait_for((store / "sweeps/small/sweep.json").exists, 60, process)
         else:
             wait_for(lambda before=before: epochs() > before + moments.randrange(12), 90, process)
         children = descendants(process.pid)

@@ -23,6 +23,7 @@ from analysis.pull import pull
 from analysis.select import select
 from analysis.stats import Sample, mean_interval
 from analysis.tables import Layout, mean_std_table
+from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.registry import UserError
@@ -148,7 +149,7 @@ def test_a_trial_that_has_started_since_is_read(tmp_path: Path) -> None:
 def test_another_metric_of_the_same_sweep_is_scored_anew(tmp_path: Path) -> None:
     first = sweep(tmp_path, by_lr)
     text = json.dumps({**SPEC, "metric": {"name": "test/loss", "goal": "minimize"}})
-    (tmp_path / "sweeps" / "made" / "spec.yaml").write_text(text)
+    Store(str(tmp_path)).write_sweep(SweepSpec.parse(text, "made.yaml"))
     second = pull("made", store=str(tmp_path), cache=tmp_path / "cache")
     assert second.protocol.metric == "test/loss"
     assert second.runs["best_epoch"].tolist() == first.runs["best_epoch"].tolist()
@@ -157,7 +158,7 @@ def test_another_metric_of_the_same_sweep_is_scored_anew(tmp_path: Path) -> None
 def test_a_store_on_an_object_store_is_read_through_the_same_cache(root: str, tmp_path: Path) -> None:
     sweep(tmp_path / "made", by_lr)
     local, remote = Store(str(tmp_path / "made")), Store(root)
-    spec = local.launched("made")
+    spec = SweepSpec.parse(local.launched("made").text, "made.yaml")
     remote.write_sweep(spec)
     for trial in spec.trials[:6]:
         remote.write_history(trial.trial_id, local.history(trial.trial_id))

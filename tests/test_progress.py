@@ -9,7 +9,7 @@ from rich.console import Console
 from test_spec import GOOD, parse
 
 from sweeps import progress as module
-from sweeps.plan import TrialState
+from sweeps.states import TrialState
 from sweeps.progress import Progress
 from sweeps.worker import RowProgress
 

@@ -17,7 +17,7 @@ from test_spec import GOOD, parse
 
 from sweeps.domain import Parameter
 from sweeps.early import Hyperband, goes_on, mean_curve
-from sweeps.expand import by_cell, by_point
+from sweeps.sweep_index import by_cell, by_point
 from sweeps.search import Observation, distinct_draws, draw, propose
 from sweeps.spec import SweepSpec
 from trainer.config import TrialConfig

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from sweeps.plan import TrialState, plan
+from sweeps.plan import plan
+from sweeps.states import TrialState
 from sweeps.source import SpecError, read_settings
 from sweeps.spec import SweepSpec
 from trainer.registry import UserError

@@ -178,7 +178,7 @@ def test_the_edge_of_a_drawn_search_is_that_of_its_range(entry: dict, values: tu
     """Not of the values that happened to be drawn: of two one would always be the smallest."""
     text = {**SPEC, "method": "random", "run_cap": 3, "tuned": ["lr"], "metric": SPEC["metric"]}
     text["variants"] = [{"scheduler": {"value": "constant"}, "lr": entry}]
-    found = protocol_of(SweepSpec.parse(json.dumps(text), "drawn.yaml"), "here").ranges.get((0, "lr"))
+    found = protocol_of(SweepSpec.parse(json.dumps(text), "drawn.yaml").as_sweep(), "here").ranges.get((0, "lr"))
     assert {value for value in values if found is not None and found.is_at_end(value)} == edges
 
 

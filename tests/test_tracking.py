@@ -16,7 +16,7 @@ import pytest
 import wandb
 from conftest import TINY, Wandb, records, wait_for
 
-from sweeps.plan import TrialState
+from sweeps.states import TrialState
 from sweeps.reconcile import complete
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
