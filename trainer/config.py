@@ -168,13 +168,11 @@ class TrialConfig(BaseModel):
         parts = {kind: component(kind, getattr(self, kind)) for kind in COMPONENT_FIELDS}
         used = _used(parts)
         kept: dict[str, Any] = {}
-        for key, info in type(self).model_fields.items():
+        for key, default in _defaults(type(self)).items():
             value = getattr(self, key)
             if key in OPTION_FIELDS:
-                value = _not_default(parts[key.removesuffix("_options")].options, tuple(value.items()))
-                default: Any = {}
-            else:
-                default = used.get(key, REQUIRED if info.is_required() else info.default)
+                value = _not_default(parts[key.removesuffix("_options")].options, json.dumps(value)) if value else {}
+            default = used.get(key, default)  # noqa: PLW2901
             if value is not None and (default is REQUIRED or value != default):
                 kept[key] = _positive_zero(value) if isinstance(value, float) else value
         return kept
@@ -189,8 +187,7 @@ class TrialConfig(BaseModel):
         hashed: dict[str, Any] = {"config": self.canonical(), "numerics": NUMERICS}
         if versions := self.versions:
             hashed["versions"] = versions
-        text = json.dumps(hashed, sort_keys=True, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
+        return hashlib.sha256(_SORTED.encode(hashed).encode()).hexdigest()[:ID_DIGITS]
 
     @property
     def versions(self) -> dict[str, int]:
@@ -206,7 +203,7 @@ class TrialConfig(BaseModel):
         shared["family"] = optimizer.family
         if optimizer.rowwise_options:
             del shared["optimizer_options"]
-        return json.dumps(shared, sort_keys=True)
+        return _SORTED.encode(shared)
 
     def flat(self) -> dict[str, Scalar]:
         """The fields in use, options flattened to `model_options.hidden`: the W&B config, the columns of `runs`."""
@@ -219,10 +216,20 @@ class TrialConfig(BaseModel):
         return values
 
 
+_SORTED: Final = json.JSONEncoder(sort_keys=True, allow_nan=False)
+
+
+@lru_cache(maxsize=8)
+def _defaults(config: type[TrialConfig]) -> dict[str, Any]:
+    """By field its default, `REQUIRED` if it has none; of options those of the component are the defaults."""
+    fields = {key: REQUIRED if info.is_required() else info.default for key, info in config.model_fields.items()}
+    return {**fields, **{key: {} for key in OPTION_FIELDS}}
+
+
 @lru_cache(maxsize=4096)
-def _not_default(options: type[BaseModel], given: tuple[tuple[str, Scalar], ...]) -> dict[str, Scalar]:
-    """Those of a component's options that differ from their default."""
-    return options(**dict(given)).model_dump(exclude_defaults=True)
+def _not_default(options: type[BaseModel], given: str) -> dict[str, Scalar]:
+    """Those of a component's options, given as JSON, that differ from their default."""
+    return options(**json.loads(given)).model_dump(exclude_defaults=True)
 
 
 _SHARED: Final = (
