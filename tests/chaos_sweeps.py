@@ -110,7 +110,7 @@ class Sweeps:
             if self.all_done():
                 break
             self.ensure_launch()
-            self.wait_for_end("undisturbed", HANG_SECONDS)
+            self.wait_to_the_end("undisturbed")
         self._end_sweep()
         self.witness.settle()
 
@@ -168,15 +168,30 @@ class Sweeps:
             file.write(f"{time.monotonic() - self.began:7.1f} s, {self.witness.epochs():4} epochs: {text}\n")
 
     def wait_for_end(self, event: str, seconds: float) -> None:
-        """Of the launch that runs; one that does not end is killed."""
+        """Of the launch that runs; one that has not ended after so long is killed, and that is a problem."""
         assert self.process is not None and self.launch is not None
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.tally.problem(f"a launch hangs after {event}", f"{seconds:.0f} s: {self.launch.said()}")
-            self.launch.household.kill()
-            self.codes = None
+            self._hangs(event)
         self.note_end()
+
+    def wait_to_the_end(self, event: str) -> None:
+        """Of the launch that runs, for as long as epochs are counted; one that stands still hangs."""
+        epochs, since = -1, time.monotonic()
+        while self.is_running() and time.monotonic() - since < HANG_SECONDS:
+            if self.witness.epochs() != epochs:
+                epochs, since = self.witness.epochs(), time.monotonic()
+            time.sleep(0.1)
+        if self.is_running():
+            self._hangs(event)
+        self.note_end()
+
+    def _hangs(self, event: str) -> None:
+        assert self.launch is not None
+        self.tally.problem(f"a launch hangs after {event}", f"{self.launch.output.name}: {self.launch.said()}")
+        self.launch.household.kill()
+        self.codes = None
 
     def trains(self) -> bool:
         """Wait until the launch has workers; False where it has ended before."""

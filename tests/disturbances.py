@@ -78,12 +78,12 @@ class Chaos(Sweeps):
         self.process = self.launch = None
         self.ensure_launch()
         self.last = "another launch was suspended"
-        self.wait_for_end(self.last, HANG_SECONDS)
+        self.wait_to_the_end(self.last)
         self.tally.expect("trials of a suspended launch are left", self.all_done(), first.said())
         first.household.signal(signal.SIGCONT)
         self.tally.add("launch suspended", time.monotonic() - started)
         self.process, self.launch, self.codes, self.last = process, first, {0}, "being suspended"
-        self.wait_for_end(self.last, HANG_SECONDS)
+        self.wait_to_the_end(self.last)
 
     def _happens(self, event: str) -> bool:
         """One disturbance; False where there was nothing to strike."""
