@@ -50,6 +50,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/theory.py
 

@@ -134,6 +134,18 @@ def records(store: Path | str) -> dict[str, dict[str, Any]]:
     return dict(place.records(place.files.names("trials")))
 
 
+def histories(store: Path | str) -> dict[str, list[dict[str, Any]]]:
+    """Every trial's history without its timings: what must not depend on how the sweep came to its end."""
+    from sweeps.store import Store
+    from trainer.history import TIMING_COLUMNS
+
+    place = Store(str(store))
+    return {
+        trial_id: [{k: v for k, v in row.items() if k not in TIMING_COLUMNS} for row in place.history(trial_id)]
+        for trial_id in records(store)
+    }
+
+
 MOTO = Path(sys.executable).parent.parent / "moto/bin/moto_server"
 
 

@@ -62,3 +62,22 @@ def test_the_benchmark_of_the_analysis_runs_and_the_loop_and_the_pull_agree() ->
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     assert "no cache" in answer.stdout and "loop / cold: median" in answer.stdout
+
+
+@pytest.mark.long
+def test_the_benchmark_of_the_store_counts_a_save_and_a_heartbeat() -> None:
+    """More rows cost no less; what they cost is the benchmark's to say."""
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "store.py", "--widths", "1", "4", "--rounds", "1"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in answer.stdout.splitlines() if "│" in line]
+    assert [row[:2] for row in rows] == [[k, what] for k in ("1", "4") for what in ("start", "save", "heartbeat")] * 2
+    calls = [sum(float(count) for count in row[2:-1]) for row in rows]
+    assert all(calls)
+    assert all(
+        more >= less
+        for first in (0, 6)
+        for less, more in zip(calls[first : first + 3], calls[first + 3 : first + 6], strict=True)
+    )

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Wandb, kill_group, records, wait_for
-from test_launch import descendants, histories, is_alive
+from conftest import Wandb, histories, kill_group, records, wait_for
+from processes import descendants, is_alive
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -103,7 +103,10 @@ class Chaos:
         return found
 
     def worker_dies(self) -> None:
-        for pid in self.children("ray::StackTrainable")[:1]:
+        found = self.children("Trainable")  # Tune wraps the class: the process is ray::ResourceTrainable.train
+        assert self.process is not None
+        assert found or self.process.poll() is not None, "there is none to kill"
+        for pid in found[:1]:
             os.kill(pid, signal.SIGKILL)
 
     def node_dies(self) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from cluster_net import Cluster
-from conftest import POLYSWEEP, ROOT, records, wait_for
+from conftest import POLYSWEEP, ROOT, histories, records, wait_for
 from test_cli import assert_user_error
-from test_launch import histories
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SpecFile = Callable[..., Path]

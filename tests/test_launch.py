@@ -12,27 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Wandb, kill_group, records, wait_for
+from conftest import Wandb, histories, kill_group, records, wait_for
+from processes import descendants, is_alive
 from test_tracking import assert_complete
 
 from sweeps.store import Store
 from trainer.config import TrialConfig
-from trainer.history import TIMING_COLUMNS
 from trainer.tracking import offline_run
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
 SpecFile = Callable[..., Path]
-
-
-def histories(store: Path | str) -> dict[str, list[dict]]:
-    """Every trial's history without its timings: what must not depend on how the sweep came to its end."""
-    return {
-        trial_id: [
-            {k: v for k, v in row.items() if k not in TIMING_COLUMNS} for row in Store(str(store)).history(trial_id)
-        ]
-        for trial_id in records(store)
-    }
 
 
 def assert_mirrored(store: Path) -> None:
@@ -45,31 +35,6 @@ def assert_mirrored(store: Path) -> None:
         written = offline_run(store / "wandb", trial_id)
         assert written is not None
         assert_complete(written, config, record["epoch"], 0)
-
-
-def descendants(pid: int) -> set[int]:
-    """The live processes that descend from `pid`."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            parents[int(stat.parent.name)] = int(fields[1])
-    found: set[int] = set()
-    while True:
-        more = {child for child, parent in parents.items() if parent in {pid, *found}} - found
-        if not more:
-            return found
-        found |= more
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_sweep_runs_to_its_end_and_a_finished_one_starts_nothing(
