@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sweeps.checking import checked_beat
 from sweeps.files import Files
 from sweeps.process import Process
 
@@ -108,12 +109,13 @@ class Claims:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
         stale = time.monotonic() - first_seen > STALE_SECONDS
-        try:
-            said = json.loads(content)
-            since, launch = float(said.get("since", 0)), str(said.get("launch", ""))
-            holder, released = Holder(Process(**said["process"]), since, launch), bool(said["released"])
-        except (ValueError, KeyError, TypeError):
+        said = checked_beat(content)
+        if said is None:
             holder, released = Holder(Process("an unknown host", "", "", 0, 0), 0.0), False
+        else:
+            who = said["process"]
+            process = Process(who["host"], who["boot"], who["namespace"], who["pid"], who["started"])
+            holder, released = Holder(process, said.get("since", 0.0), said.get("launch", "")), said["released"]
         return None if released or holder.process.is_dead() or stale else holder
 
     def claim(self, trial_id: str, *, over: int = 0, launch: str = "") -> Claim | None:

@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import posixpath
+import stat
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -31,13 +32,23 @@ FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 5.0
 _FOR_GOOD: Final = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
-    errno.EEXIST,
+    errno.EEXIST, errno.ENXIO,
 }  # fmt: skip
 """Errors that waiting does not mend."""
+LARGEST: Final = 2**30
+"""Bytes of a file that is read at once, checkpoints aside. A damaged file system shows sizes of terabytes."""
+_KIND: Final = {
+    stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}  # fmt: skip
 
 
 class StoreError(UserError):
     """A Store that cannot be used: the message names the path."""
+
+
+class UnreadableError(StoreError):
+    """A file or folder that cannot be read for a reason of its own: others may be fine; waiting does not help."""
 
 
 class NotOursError(StoreError):
@@ -49,7 +60,7 @@ def open_files(root: str) -> Files:
 
     Raises `StoreError` for what is no such address.
     """
-    if not root or "::" in root:
+    if not root or "::" in root or "\0" in root:
         raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
     try:
         protocol = fsspec.core.split_protocol(root)[0] or "file"
@@ -76,15 +87,21 @@ class Files(ABC):
         self.gives_up: Callable[[], bool] = lambda: False  # asked while waiting: whether to wait no longer
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is no such file."""
+        """A file's content, None where there is no such file. Raises `UnreadableError` where that is no plain file."""
         try:
             return self._patiently(path, "read", lambda: self._read(self.path(path)))
         except FileNotFoundError:
             return None
 
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """The contents of many files, in as few round trips as there can be."""
-        return {path: self.read(path) for path in paths}
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
+        """The contents of many files, in as few round trips as there can be; of one that is no plain file the error."""
+        return {path: self._read_or_error(path) for path in paths}
+
+    def _read_or_error(self, path: str) -> bytes | UnreadableError | None:
+        try:
+            return self.read(path)
+        except UnreadableError as error:
+            return error
 
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
         """By path something that is another once a file has been replaced; files that are not there are left out."""
@@ -158,6 +175,8 @@ class Files(ABC):
                     raise
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 late = time.monotonic() - since + wait > self.patience
+                if self._is_for_good(error) and action in ("read", "listed"):
+                    raise UnreadableError(f"{self.path(path)}: cannot be {action}: {reason}") from None
                 if late or self._is_for_good(error) or self.gives_up():
                     raise StoreError(f"{self.path(path)}: cannot be {action}: {reason}") from None
                 if not said:
@@ -204,8 +223,17 @@ class LocalFiles(Files):
         self.root = str(Path(root).absolute())  # a worker has another working directory, and no ~
 
     def _read(self, path: str) -> bytes:
-        with open(path, "rb") as file:  # noqa: PTH123  # a third of the time of pathlib's, 10,000 times
-            return file.read()
+        try:
+            # O_NONBLOCK: to open a FIFO would wait for a writer for ever.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+                seen = os.fstat(file.fileno())
+                if not stat.S_ISREG(seen.st_mode):
+                    raise UnreadableError(f"{path}: cannot be read: it is {_KIND.get(stat.S_IFMT(seen.st_mode))}")
+                if seen.st_size > LARGEST and not path.endswith(".pt"):
+                    raise UnreadableError(f"{path}: cannot be read: {seen.st_size} bytes, more than {LARGEST}")
+                return file.read()
+        except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
+            raise FileNotFoundError(path) from None
 
     def _write(self, path: str, content: bytes, kept: str | None) -> None:
         def place(temporary: Path, target: Path) -> None:
@@ -274,7 +302,7 @@ class ObjectFiles(Files):
         self._fs, _ = fsspec.core.url_to_fs(root, **options)
         self._fs.retries = 1  # s3fs would try again five times before we do
 
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
         """In parallel; what fails is read again by itself."""
         asked = list(paths)
         found: Mapping[str, Any] = {}
@@ -283,7 +311,7 @@ class ObjectFiles(Files):
                 found = self._fs.cat([self.path(path) for path in asked], on_error="return")
         by_path = {self._fs._strip_protocol(self.path(path)): path for path in asked}
         known = {by_path[key]: value for key, value in found.items() if isinstance(value, bytes) and key in by_path}
-        return {path: known[path] if path in known else self.read(path) for path in asked}
+        return {path: known[path] if path in known else self._read_or_error(path) for path in asked}
 
     def _is_its_own(self, error: Exception) -> bool:
         return type(error).__module__.partition(".")[0] in ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")

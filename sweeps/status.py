@@ -60,6 +60,7 @@ def status_of(spec: SweepSpec, store: Store) -> dict[str, Any]:
                 "outcome": made.state(t),
                 "epoch": made.states[t.trial_id].epoch,
                 **({"stalled": True} if t.trial_id in stalled else {}),
+                **({"damage": made.states[t.trial_id].damage} if made.states[t.trial_id].damage else {}),
                 **({"holder": made.states[t.trial_id].holder} if made.states[t.trial_id].holder else {}),
             }
             for t in made.trials
@@ -79,14 +80,22 @@ def _values(spec: SweepSpec, store: Store, trials: list[SweepTrial]) -> tuple[di
         if "extremes" in record:
             values = record["extremes"].get(spec.metric.name, [])
         else:
-            rows = [row.get(spec.metric.name) for row in store.history(trial_id)]
+            rows = [row.get(spec.metric.name) for row in _history(store, trial_id)]
             measured = [value for value in rows if value is not None]
             values = [min(measured), max(measured)] if measured else []
         if values:
             found[trial_id] = float(values[at])
         may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
         if record["outcome"] == "finished" and (
-            record.get("stalled") or (may_stall and is_stalled(store.history(trial_id)))
+            record.get("stalled") or (may_stall and is_stalled(_history(store, trial_id)))
         ):
             stalled.add(trial_id)
     return found, stalled
+
+
+def _history(store: Store, trial_id: str) -> list[dict[str, Any]]:
+    """A trial's history; empty where it is damaged: `logs` and `table` say so."""
+    try:
+        return store.history(trial_id)
+    except StoreError:
+        return []

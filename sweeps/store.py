@@ -21,15 +21,22 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeps.checking import (
+    FORMAT,
+    NewerFormatError,
+    checked_point,
+    checked_record,
+    history_table,
+    listed_trials,
+    parse_json,
+)
 from sweeps.claims import Claim, Claims, Holder
 from sweeps.expand import Point
-from sweeps.files import Files, LocalFiles, StoreError, open_files
+from sweeps.files import Files, LocalFiles, StoreError, UnreadableError, open_files
 from sweeps.plan import FINAL, TrialState
 from sweeps.search import Suggestion
 from sweeps.spec import NAME_PATTERN, SweepSpec
-from trainer.history import HISTORY_COLUMNS, RENAMED
 
-FORMAT: Final = 1
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
 
@@ -75,16 +82,10 @@ class Store:
     def _json(self, path: str) -> Any:
         return self._parsed(path, self.files.read(path))
 
-    def _parsed(self, path: str, content: bytes | None) -> Any:
-        if content is None:
-            return None
-        try:
-            found = json.loads(content)
-        except ValueError as error:
-            raise StoreError(f"{self.files.path(path)}: damaged, not JSON: {error}") from None
-        if found is None:
-            raise StoreError(f"{self.files.path(path)}: damaged, it is empty")
-        return found
+    def _parsed(self, path: str, content: bytes | UnreadableError | None) -> Any:
+        if isinstance(content, UnreadableError):
+            raise content
+        return None if content is None else parse_json(content, self.files.path(path))
 
     # trials
 
@@ -94,37 +95,28 @@ class Store:
         return self._checked(trial_id, self.files.read(path))
 
     def records(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any] | StoreError]]:
-        """The records of those that have one, and what is wrong with those that are damaged."""
+        """The records of those that have one, and what is wrong with those that are damaged.
+
+        Raises `NewerFormatError` for one that is not damaged but of a newer version.
+        """
         asked = list(trial_ids)
         for start in range(0, len(asked), _BATCH):
             paths = {f"trials/{trial_id}/record.json": trial_id for trial_id in asked[start : start + _BATCH]}
             for path, content in self.files.read_many(paths).items():
                 try:
                     record = self._checked(paths[path], content)
+                except NewerFormatError:
+                    raise
                 except StoreError as error:
                     yield paths[path], error
                 else:
                     if record is not None:
                         yield paths[path], record
 
-    def _checked(self, trial_id: str, content: bytes | None) -> dict[str, Any] | None:
-        path = self.files.path(f"trials/{trial_id}/record.json")
-        record: dict[str, Any] | None = self._parsed(f"trials/{trial_id}/record.json", content)
-        if record is None:
-            return None
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            found = record.get("format") if isinstance(record, dict) else type(record).__name__
-            raise StoreError(f"{path}: format {found!r}, this version reads {FORMAT}")
-        outcome, width, epoch = record.get("outcome"), record.get("width"), record.get("epoch")
-        counts = isinstance(width, int) and width >= 1 and isinstance(epoch, int) and epoch >= 0
-        if outcome not in ("running", *FINAL) or not counts:
-            raise StoreError(f"{path}: damaged: outcome {outcome!r}, width {width!r}, epoch {epoch!r}")
-        if record.get("trial_id", trial_id) != trial_id:
-            raise StoreError(f"{path}: damaged: it says that it is of the trial {record['trial_id']!r}")
-        for key, kind in (("notes", list), ("sessions", list), ("provenance", dict)):
-            if not isinstance(record.get(key, kind()), kind):
-                raise StoreError(f"{path}: damaged: {key} is {record[key]!r}")
-        return record
+    def _checked(self, trial_id: str, content: bytes | UnreadableError | None) -> dict[str, Any] | None:
+        name = f"trials/{trial_id}/record.json"
+        found = self._parsed(name, content)
+        return None if found is None else checked_record(found, trial_id, self.files.path(name))
 
     def write_record(self, trial_id: str, record: Mapping[str, Any], still: Callable[[], bool] = lambda: True) -> None:
         """Replace the record; `still` as of `Files.write`."""
@@ -145,25 +137,19 @@ class Store:
         rows: list[dict[str, Any]] = self._table(name, self.files.read(name)).to_pylist()
         return rows
 
-    def histories(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """By trial its history as a table, in as few round trips as there can be."""
+    def histories(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError]]:
+        """By trial its history as a table, or what is wrong with it, in as few round trips as there can be."""
         paths = {f"trials/{trial_id}/history.parquet": trial_id for trial_id in trial_ids}
         for path, content in self.files.read_many(paths).items():
-            yield paths[path], self._table(path, content)
+            try:
+                yield paths[path], self._table(path, content)
+            except StoreError as error:
+                yield paths[path], error
 
-    def _table(self, name: str, content: bytes | None) -> pa.Table:
-        if content is None:
-            return pa.table({})
-        try:
-            table = parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-        except pa.ArrowException as error:
-            raise StoreError(f"{self.files.path(name)}: damaged: {error}") from None
-        table = table.rename_columns([RENAMED.get(column, column) for column in table.column_names])
-        there = set(table.column_names)
-        missing = [column for column in HISTORY_COLUMNS if table.num_rows and column not in there]
-        if missing:
-            raise StoreError(f"{self.files.path(name)}: damaged: no column {', '.join(missing)}")
-        return table
+    def _table(self, name: str, content: bytes | UnreadableError | None) -> pa.Table:
+        if isinstance(content, UnreadableError):
+            raise content
+        return history_table(content, self.files.path(name))
 
     def stamps(self, trial_ids: Iterable[str]) -> dict[str, str]:
         """By trial something that is another once its record or history has changed."""
@@ -181,15 +167,22 @@ class Store:
     ) -> None:
         """Replace the history; `still` as of `Files.write`."""
         buffer = io.BytesIO()
-        parquet.write_table(pa.Table.from_pylist(list(rows), schema=_schema(rows)), buffer)
+        table = pa.Table.from_pylist(list(rows), schema=_schema(rows))
+        parquet.write_table(table, buffer, write_page_checksum=True)  # a flipped bit is found, not drawn
         self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), still=still)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
-        generation = self.claims.generation(trial_id)
-        holder = self.claims.holder(trial_id, generation)
+        generation = 0
+        try:
+            generation = self.claims.generation(trial_id)
+            holder = self.claims.holder(trial_id, generation)
+        except UnreadableError as error:
+            return TrialState("failed", generation=generation, damage=str(error))
         try:
             record = self.record(trial_id)
+        except NewerFormatError:
+            raise
         except StoreError as error:
             return TrialState("failed", generation=generation, damage=str(error))
         found = record or {"outcome": "new", "width": None, "epoch": 0}
@@ -269,16 +262,9 @@ class Store:
 
     def listed(self, name: str) -> list[dict[str, Any]]:
         """The trials of a sweep as it was last launched, those that have gone from its file marked; none if unknown."""
-        found = self._json(f"sweeps/{name}/trials.json")
-        if found is None:
-            return []
-        try:
-            trials = list(found["trials"])
-            assert all(isinstance(trial["trial_id"], str) for trial in trials)
-        except (KeyError, TypeError, AssertionError):
-            path = self.files.path(f"sweeps/{name}/trials.json")
-            raise StoreError(f"{path}: damaged: no list of trials") from None
-        return trials
+        path = f"sweeps/{name}/trials.json"
+        found = self._json(path)
+        return [] if found is None else listed_trials(found, self.files.path(path))
 
     def sweep_spec(self, name: str) -> str:
         """The spec as launched.
@@ -300,7 +286,13 @@ class Store:
 
     def known(self, spec: SweepSpec) -> SweepSpec:
         """The sweep with the points that have been proposed for it, where it is a bayes one."""
-        return spec.with_suggestions(self.suggestions(spec.name)) if spec.method == "bayes" else spec
+        if spec.method != "bayes":
+            return spec
+        suggestions = self.suggestions(spec.name)
+        if any(suggestion.point.variant >= len(spec.variants) for suggestion in suggestions):
+            path = self.files.path(f"sweeps/{spec.name}/points")
+            raise StoreError(f"{path}: damaged: a point of a variant that the spec does not have")
+        return spec.with_suggestions(suggestions)
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
@@ -325,11 +317,8 @@ class Store:
         paths = [f"{folder}/{found}" for found in self.files.names(folder) if found.endswith(".json")]
         made = []
         for path, content in self.files.read_many(paths).items():
-            try:
-                said = self._parsed(path, content)
-                made.append(Suggestion(Point(**said["point"]), said["raw"]))
-            except (KeyError, TypeError):
-                raise StoreError(f"{self.files.path(path)}: damaged: no point") from None
+            said = checked_point(self._parsed(path, content), self.files.path(path))
+            made.append(Suggestion(Point(said["point"]["variant"], said["point"]["values"]), said["raw"]))
         return made
 
     def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
@@ -350,7 +339,8 @@ class Store:
         path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
         said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
         if not self.files.create(path, _json(said)):
-            goes_on = bool((self._json(path) or {}).get("goes_on", True))
+            found = self._json(path)
+            goes_on = bool(found.get("goes_on", True)) if isinstance(found, dict) else True
         if not goes_on:
             for trial_id in trials:
                 self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(why))

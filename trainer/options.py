@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+LARGEST_COUNT: Final = 10**9
+"""Of epochs, rows, units ...: a larger number is a slip of the finger, and beyond 2^63 nothing can hold it."""
+MAX_STACK: Final = 4096
+"""The largest K. A stack is padded to its K, so a K of a million would train a million rows for four trials."""
 
 
 class Options(BaseModel):
@@ -20,8 +25,17 @@ def number(value: object) -> object:
     return value
 
 
-Count = Annotated[int, BeforeValidator(number), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(number), Field(ge=0)]
+def path_text(value: str) -> str:
+    """Refuse what can be no path on any file system. Raises `ValueError`."""
+    if "\0" in value:
+        raise ValueError("a path must not contain a NUL character")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(number), Field(ge=1, le=LARGEST_COUNT)]
+Whole = Annotated[int, BeforeValidator(number), Field(ge=0, le=LARGEST_COUNT)]
+Width = Annotated[int, BeforeValidator(number), Field(ge=1, le=MAX_STACK)]  # K, trials per stack
+PathText = Annotated[str, Field(min_length=1), AfterValidator(path_text)]
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -36,7 +50,8 @@ class MLPOptions(Options):
 class ProblemOptions(Options):
     """What the convex problems share."""
 
-    problem_seed: Whole = 0  # of A, b and x*; a trial's own seed draws x^0 and the mini-batches
+    problem_seed: Annotated[int, BeforeValidator(number), Field(ge=0, lt=2**63)] = 0
+    # of A, b and x*; a trial's own seed draws x^0 and the mini-batches
     record_every: Count = 1  # steps between two rows of the history, which are what `epochs` counts
     check: Flag = False  # refuse a radius that the paper's theorems do not cover
 
