@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import DEFAULT_STORE, StoreOption, open_store
+from sweeps.options import DEFAULT_STORE, StoreOption, checked_path, open_store
 from trainer.registry import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ SourceArgument = Annotated[
 ]
 CacheOption = Annotated[
     str,
-    typer.Option("--cache", envvar="POLYSWEEP_CACHE", help="Folder where what was read is kept; it may be removed."),
+    typer.Option(
+        "--cache",
+        envvar="POLYSWEEP_CACHE",
+        callback=checked_path,
+        help="Folder where what was read is kept; it may be removed.",
+    ),
 ]
 MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
 EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]

@@ -197,7 +197,7 @@ WRONG = {
     "a key that is a number": (GOOD.replace("rho:", "3:"), 7, ["keys are plain words", "'3'"]),
     "an alias in itself": (GOOD + "launch: &a {cpus: *a}\n", 15, ["alias that contains itself"]),
     "a control character": (GOOD + "name: a\x07b\n", 15, ["not valid YAML", "#x0007"]),
-    "a date that is none": (GOOD + "name: 2020-13-45\n", 1, ["not valid YAML"]),
+    "a date that is none": (GOOD + "name: 2020-13-45\n", 15, ["'2020-13-45': YAML reads this as a date; quote it"]),
     "nested too deeply": ("[" * 3000, 1, ["nested too deeply"]),
     "a null value": (GOOD.replace("{value: 2}", "{value: null}"), 9, ["'epochs': a value is missing"]),
     "too many trials": (GOOD.replace("seeds: 3", "seeds: 500000"), 1, ["3000000 trials", "at most 1000000"]),
