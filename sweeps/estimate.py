@@ -33,6 +33,7 @@ class Estimate:
     wall_hours: float | None
     device_hours: float | None
     spent_hours: float  # by the sweep's trials so far
+    proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
 
     def as_json(self) -> dict[str, Any]:
         """As `plan --json` and `status --json` print it; null where nothing is known."""
@@ -40,11 +41,14 @@ class Estimate:
 
     def __str__(self) -> str:
         spent = f"{self.spent_hours:.2f} {self.unit}-hours spent"
+        if self.proposals and self.wall_hours is None:
+            return f"not known before the first of {self.proposals} points is proposed; {spent}"
         if not self.stacks:
             return f"nothing left; {spent}"
         if self.wall_hours is None or self.device_hours is None:
             return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
         wall = timedelta(seconds=round(self.wall_hours * 3600))
+        spent += f"; {self.proposals} points still to be proposed are not counted" if self.proposals else ""
         part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
         return (
             f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
@@ -75,6 +79,7 @@ def estimate(made: Plan, store: Store) -> Estimate:
         wall_hours=max(total / slots, *seconds) / 3600 if known else None,
         device_hours=total * per_stack / 3600 if known else None,
         spent_hours=spent * per_stack / 3600,
+        proposals=made.proposals_left,
     )
 
 
