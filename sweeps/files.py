@@ -276,7 +276,10 @@ class LocalFiles(Files):
         found = {}
         for path in paths:
             with suppress(FileNotFoundError, NotADirectoryError):
-                seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
+                try:
+                    seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
+                except OSError:  # such as a link to itself; the reading names it
+                    seen = os.lstat(f"{self.root}/{path}")
                 found[path] = f"{seen.st_mtime_ns}-{seen.st_size}-{seen.st_ino}"
         return found
 

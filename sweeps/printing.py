@@ -49,7 +49,9 @@ def print_cells(
     table.add_section()
     table.add_row("all", *map(Text, total))
     whole = max([cell_len(title), *(cell_len(text) for text in labels), 4]) + sum(width + 3 for width in widths) + 4
-    console.print(table, width=console.width if console.is_terminal else whole, no_wrap=True, crop=False)
+    if not console.is_terminal:  # a file has no width
+        console = Console(file=console.file, width=whole)
+    console.print(table)
 
 
 def label(cell: Mapping[str, Any], room: int = sys.maxsize) -> str:
