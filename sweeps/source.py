@@ -17,7 +17,7 @@ from trainer.text import brief, shortened
 KeyPath = tuple[str | int, ...]
 LARGEST_TEXT: Final = 2**19
 """Bytes of a spec. PyYAML reads about 100,000 a second; the largest specs of people have some 10,000."""
-MOST_NODES: Final = 200_000
+MOST_NODES: Final = 100_000
 """Values and keys of a spec, those behind an alias counted each time: a few lines of nested aliases mean billions."""
 MOST_DIGITS: Final = 40
 _TAGS: Final = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")}

@@ -224,7 +224,10 @@ WRONG = {
     "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
     "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
     "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu'", "did you mean 'gpus'"]),
-    "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack: expected auto or a number of trials >= 1", "0"]),
+    "bad stack": (
+        GOOD + "launch: {stack: 0}\n", 15,
+        ["launch.stack: expected auto or a number of trials from 1 to 4096", "0"],
+    ),
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),
 }  # fmt: skip
