@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 import posixpath
-import stat
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 import fsspec
 import fsspec.asyn
 
+from trainer.plain_file import NotPlainError, read_plain_file
 from trainer.registry import UserError
 
 T = TypeVar("T")
@@ -37,10 +37,6 @@ _FOR_GOOD: Final = {
 """Errors that waiting does not mend."""
 LARGEST: Final = 2**30
 """Bytes of a file that is read at once, checkpoints aside. A damaged file system shows sizes of terabytes."""
-_KIND: Final = {
-    stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
-}  # fmt: skip
 
 
 class StoreError(UserError):
@@ -186,7 +182,7 @@ class Files(ABC):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _is_for_good(self, error: Exception) -> bool:
-        return isinstance(error, PermissionError) or getattr(error, "errno", None) in _FOR_GOOD
+        return isinstance(error, PermissionError | NotPlainError) or getattr(error, "errno", None) in _FOR_GOOD
 
     def _is_its_own(self, error: Exception) -> bool:  # noqa: ARG002
         """Whether the file system raises it for what is no mistake of the program's."""
@@ -224,14 +220,7 @@ class LocalFiles(Files):
 
     def _read(self, path: str) -> bytes:
         try:
-            # O_NONBLOCK: to open a FIFO would wait for a writer for ever.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-                seen = os.fstat(file.fileno())
-                if not stat.S_ISREG(seen.st_mode):
-                    raise UnreadableError(f"{path}: cannot be read: it is {_KIND.get(stat.S_IFMT(seen.st_mode))}")
-                if seen.st_size > LARGEST and not path.endswith(".pt"):
-                    raise UnreadableError(f"{path}: cannot be read: {seen.st_size} bytes, more than {LARGEST}")
-                return file.read()
+            return read_plain_file(path, None if path.endswith(".pt") else LARGEST)
         except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
             raise FileNotFoundError(path) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 
+from sweeps.checking import NewerFormatError
 from sweeps.checkpoints import BEFORE, NEWEST
 from sweeps.files import StoreError
 from sweeps.store import Store
@@ -32,6 +33,8 @@ def _retry(store: Store, trial_id: str) -> bool:
     folder = f"trials/{trial_id}"
     try:
         record = store.record(trial_id)
+    except NewerFormatError:  # not damaged, and not to be replaced
+        raise
     except StoreError:
         store.files.write(f"{folder}/record-damaged.json", store.files.read(f"{folder}/record.json") or b"")
         for name in (NEWEST, BEFORE, "record.json"):

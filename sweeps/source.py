@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from trainer.plain_file import read_plain_file
 from trainer.registry import UserError
 from trainer.text import brief, shortened
 
@@ -58,19 +57,13 @@ def read_text(path: Path) -> str:
     Raises `SpecError` where it is missing, no plain file (a FIFO would be waited for), too large or not UTF-8.
     """
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            is_plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(LARGEST_TEXT + 1) if is_plain else b""
+        content = read_plain_file(path, LARGEST_TEXT)
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file") from None
     except OSError as error:
         raise SpecError(f"{shortened(str(path), 200)}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # of a NUL
         raise SpecError(f"{brief(str(path))}: cannot be read: {error}") from None
-    if not is_plain:
-        raise SpecError(f"{path}: cannot be read: a sweep spec is a plain file, no FIFO or device")
-    if len(content) > LARGEST_TEXT:
-        raise SpecError(f"{path}: larger than {LARGEST_TEXT} bytes, which no sweep spec is")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
