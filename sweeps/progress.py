@@ -6,14 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from sweeps.plan import FINAL, TrialState
-from sweeps.printing import label
 from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
 from trainer.history import shown_number
@@ -33,10 +32,10 @@ class Progress:
         self._ended = self._trained = 0  # trials that have ended, and epochs of all trials that are behind
         self._started = self._printed_at = time.monotonic()
         self._bar = Bar(
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("trials  {task.fields[note]}", markup=False),
+            TextColumn("trials  {task.fields[note]}"),
             TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
@@ -107,14 +106,13 @@ class Progress:
             self._console.print(
                 f"{self._spec.name}: {self.done}/{self._total} trials, {note}",
                 highlight=False,
-                markup=False,
                 soft_wrap=True,
             )
 
     def _note(self) -> str:
         parts = []
         if self._running:
-            cells = list(dict.fromkeys(label(self._trials[t].cell) for t in sorted(self._running)))
+            cells = list(dict.fromkeys(_label(self._trials[t].cell) for t in sorted(self._running)))
             shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
             parts.append(f"running {shown}")
         if self._best is not None:
@@ -131,3 +129,7 @@ class Progress:
             return None
         left = self._all_epochs - self._trained
         return timedelta(seconds=round((time.monotonic() - self._started) * left / trained))
+
+
+def _label(cell: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in cell.items()) or "the only cell"
