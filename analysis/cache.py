@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from filelock import FileLock
 from pyarrow import parquet
 
 from analysis.frames import empty_history, joined, runs_of
+from sweeps.printing import warn
 from trainer.registry import UserError
 
 FORMAT: Final = b"2"
@@ -156,7 +156,15 @@ class Cache:
                     break
                 if last:  # else another process has just replaced it
                     self._say(error)
-            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            except (
+                OSError,
+                ValueError,
+                LookupError,
+                TypeError,
+                RecursionError,
+                MemoryError,
+                pa.ArrowException,
+            ) as error:
                 self._say(error)
                 break
         return EMPTY
@@ -175,7 +183,7 @@ class Cache:
 
     def _say(self, error: Exception) -> None:
         reason = " ".join(str(error).split())
-        print(f"warning: the cache {self.folder} is damaged and is made anew: {reason}", file=sys.stderr)
+        warn(f"the cache {self.folder} is damaged and is made anew: {reason}")
 
     def save(self, made: Cached, **metadata: str) -> Cached:
         """Replace what is there. Where nothing can be written the result is kept in memory only, which is said."""
@@ -196,7 +204,7 @@ class Cache:
                     _write(shard, self.folder / name)
             _write(runs, self.folder / "runs.parquet")
         except OSError as error:
-            print(f"warning: the cache {self.folder} cannot be written: {error}", file=sys.stderr)
+            warn(f"the cache {self.folder} cannot be written: {error}")
             return Cached(runs, made.shards)
         for old in self.folder.glob("*.parquet"):
             if old.name not in (*names, "runs.parquet"):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import DEFAULT_STORE, StoreOption, open_store
+from sweeps.options import DEFAULT_STORE, StoreOption, checked_path, open_store
+from sweeps.printing import say, warn
 from trainer.registry import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ SourceArgument = Annotated[
 ]
 CacheOption = Annotated[
     str,
-    typer.Option("--cache", envvar="POLYSWEEP_CACHE", help="Folder where what was read is kept; it may be removed."),
+    typer.Option(
+        "--cache",
+        envvar="POLYSWEEP_CACHE",
+        callback=checked_path,
+        help="Folder where what was read is kept; it may be removed.",
+    ),
 ]
 MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
 EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]
@@ -85,13 +91,13 @@ def pull(
             tuned=_fields(tuned), ignore=_fields(ignore), progress=progress,
         )  # fmt: skip
     protocol = pulled.protocol
-    print(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['run.rows'].sum())} history rows")
-    print(
+    say(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['run.rows'].sum())} history rows")
+    say(
         f"cells: {', '.join(protocol.cell) or 'one'}; tuned: {', '.join(protocol.tuned) or 'nothing'}; "
         f"selected by {protocol.metric} ({protocol.goal})"
         + (f"; as the sweep {protocol.name}" if protocol.text else "")
     )
-    print(f"polysweep table {address} shows them")
+    say(f"polysweep table {address} shows them")
 
 
 @app.command()
@@ -116,8 +122,8 @@ def table(
     layout = Layout.of(selection, _fields(rows), _fields(cols), _fields(by))
     text = render(selection, format_, layout, intervals=intervals)
     for warning in edge_warnings(selection):
-        print(f"warning: {warning}", file=sys.stderr)
-    print(text)
+        warn(warning)
+    say(text)
 
 
 @app.command()
@@ -144,9 +150,9 @@ def plot(
     beside = None if theirs is None else published_of(theirs, selection)
     paths = save_all(selection, out, kinds=_fields(kinds) or (), width=width, published=beside)
     for warning in edge_warnings(selection):
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     for path in paths:
-        print(path)
+        say(path)
 
 
 @app.command()
@@ -167,7 +173,7 @@ def compare(
     theirs = _published(published, published_seeds)
     assert theirs is not None
     found = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=_pairs(where or []))
-    print(render_compared(found, format_))
+    say(render_compared(found, format_))
 
 
 @app.command()
@@ -188,7 +194,7 @@ def report(
 
     theirs = _published(published, published_seeds)
     write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, _pairs(where or []))
-    print(out)
+    say(out)
 
 
 @app.command()
@@ -203,6 +209,7 @@ def theory(
     """Put a sweep of convex problems beside the paper's bounds: figures, contraction factors, violations, winner."""
     from analysis.curves import lines_of
     from analysis.figures import require_kinds, write
+    from analysis.spreadsheet import to_csv
     from analysis.theory import checks, methods
     from analysis.theory_figures import theory_figures
     from analysis.theory_text import render_theory
@@ -215,12 +222,12 @@ def theory(
     paths = write(theory_figures(lines, title, width), out, wanted)
     try:
         for file, frame in (("methods", methods(lines)), ("checks", checks(lines))):
-            frame.to_csv(out / f"{file}.csv", index=False)
+            (out / f"{file}.csv").write_text(to_csv(frame), encoding="utf-8")
             paths.append(out / f"{file}.csv")
     except OSError as error:
         raise UserError(f"--out: {out} cannot be written: {error}") from None
-    print(render_theory(lines, title))
-    print("\n".join(map(str, paths)), file=sys.stderr)
+    say(render_theory(lines, title))
+    say("\n".join(map(str, paths)), sys.stderr)
 
 
 @app.command()
@@ -239,13 +246,19 @@ def dashboard(
         print(json.dumps(definition(workspace(pulled, entity or "", project)), indent=1))
         return
     address, is_new = save(pulled)
-    print(f"{'created' if is_new else 'updated'} {address}")
+    say(f"{'created' if is_new else 'updated'} {address}")
 
 
 def _pulled(name: str, store: str, cache: str) -> Pulled:
     from analysis.pull import pull as pull_runs
 
-    return pull_runs(name, store=open_store(store), cache=cache, refresh=False)
+    pulled = pull_runs(name, store=open_store(store), cache=cache, refresh=False)
+    runs = pulled.runs
+    if {"error", "width"} <= set(runs.columns):  # of a Store; a trial without K is one whose files cannot be read
+        damaged = runs[(runs["outcome"] == "failed") & runs["width"].isna() & runs["error"].notna()]
+        for trial_id, why in zip(damaged["trial_id"], damaged["error"], strict=True):
+            warn(f"{trial_id} counts as failed: {why}")
+    return pulled
 
 
 def _select(name: str, store: str, cache: str, metric: str | None, epoch: str, by: str | None) -> Selection:

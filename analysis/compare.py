@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,14 @@ from analysis.selection import Selection
 from analysis.stats import Sample, difference, untested
 from analysis.tables import PUBLISHED_COLUMNS, cell_text
 from analysis.verdicts import VERDICTS, Claim, Side, cell_key, claims_of
+from trainer.plain_file import read_plain_file
 from trainer.registry import UserError, expected
+from trainer.text import brief
 
 FOLDER: Final = Path(__file__).with_name("published")
 KEYS: Final = ("optimizer", "model", "dataset", "weight_decay", "rho", "scheduler")
 TABLE: Final = ("optimizer", "model", "dataset", "weight_decay")
+LARGEST_CSV: Final = 2**26  # bytes
 NUMBERS: Final = ("weight_decay", "rho", "test_accuracy_mean", "test_accuracy_std")
 CAUTIONS: Final = (
     "The paper says top-1, but its CIFAR-100 numbers are out of reach for it (a ResNet-32 has about 70 % top-1 and "
@@ -115,11 +119,12 @@ def load_published(name: str, seeds: int = 3) -> Published:
     known = sorted(path.stem for path in FOLDER.glob("*.csv"))
     path = FOLDER / f"{name}.csv" if name in known else Path(name)
     try:
-        cells = pd.read_csv(path)
+        cells = pd.read_csv(io.BytesIO(read_plain_file(path, LARGEST_CSV)))
     except FileNotFoundError:
         raise UserError(f"--published: no file {name!r}; expected one of {', '.join(known)}, or a CSV file") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"--published: {path} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--published: {brief(str(path), 200)} cannot be read: {reason}") from None
     missing = [column for column in PUBLISHED_COLUMNS if column not in cells]
     if missing:
         raise UserError(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from analysis.compare import Compared
 from analysis.formats import markdown
+from analysis.spreadsheet import to_csv
 from analysis.verdicts import NO_RUNS
 from trainer.registry import UserError, expected
 
@@ -20,7 +21,7 @@ def render_compared(found: Compared, format_: str) -> str:
         raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
     if format_ == "csv":
         hidden = [f"{name} text" for name in found.readings]
-        return found.cells.drop(columns=hidden).to_csv(index=False).rstrip("\n")
+        return to_csv(found.cells.drop(columns=hidden)).rstrip("\n")
     parts: list[tuple[str, list[list[str]]]] = [
         ("Claims", summary_rows(found)),
         ("Verdicts", claim_rows(found)),

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from analysis import plots
 from analysis.selection import Selection, shown
+from analysis.spreadsheet import to_csv
 from analysis.tables import subtables
 from trainer.registry import UserError, expected
 
@@ -308,7 +309,7 @@ def write(all_drawn: Iterable[Drawn], folder: Path, kinds: Sequence[str]) -> lis
                 path.write_bytes(image(drawn.figure, kind))
                 paths.append(path)
             path = folder / f"{_file_name(drawn.name)}.csv"
-            drawn.data.to_csv(path, index=False)
+            path.write_text(to_csv(drawn.data), encoding="utf-8")
             paths.append(path)
     except OSError as error:
         raise UserError(f"--out: {folder} cannot be written: {error}") from None

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from analysis.selection import CAPPED, Selection, shown
+from analysis.spreadsheet import to_csv
 from analysis.tables import (
     Layout,
     caption,
@@ -22,6 +23,7 @@ from analysis.tables import (
     with_interval,
 )
 from trainer.registry import UserError, expected
+from trainer.text import one_line
 
 FORMATS: Final = ("markdown", "latex", "csv", "html")
 Text = Callable[[Mapping[Any, Any]], str]
@@ -36,6 +38,7 @@ NOTED: Final = {
 _LATEX: Final = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {c: f"\\{c}" for c in "&%#_${}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # other signs in LaTeX's default encoding
 )
 
 
@@ -47,7 +50,7 @@ def render(selection: Selection, format_: str, layout: Layout | None = None, *, 
     if format_ not in FORMATS:
         raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
     if format_ == "csv":
-        return long_table(selection).to_csv(index=False).rstrip("\n")
+        return to_csv(long_table(selection)).rstrip("\n")
     layout = layout or Layout.of(selection)
     writer = {"markdown": _markdown, "latex": _latex, "html": _html}[format_]
     text = partial(with_interval, selection) if intervals else partial(cell_text, metric=selection.metric)
@@ -121,8 +124,8 @@ def _table(selection: Selection, cells: pd.DataFrame, layout: Layout, show: Any)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text as a table, the first one its header."""
-    rows = [[text.replace("|", r"\|") for text in row] for row in rows]
+    """Rows of text as a table, the first one its header. No text in it ends a cell or a row."""
+    rows = [[one_line(text).replace("\\", r"\\").replace("|", r"\|") for text in row] for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -143,9 +146,8 @@ def _markdown(
     title = f" ({title_of(values)})" if values else ""
     below = notes(selection, cells, layout)
     name = selection.pulled.protocol.name
-    return "\n".join(
-        [f"{name}{title}: {caption(selection)}", "", markdown([head, *rows]), *([""] if below else []), *below]
-    )
+    about = one_line(f"{name}{title}: {caption(selection)}")
+    return "\n".join([about, "", markdown([head, *rows]), *([""] if below else []), *map(one_line, below)])
 
 
 def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text) -> str:
@@ -185,12 +187,12 @@ def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
 
 def _math(text: str) -> str:
     """Escaped text with its signs as LaTeX sets them."""
-    return text.replace("+-", r"$\pm$").replace("<", "$<$").replace(">", "$>$")
+    return text.replace("+-", r"$\pm$")
 
 
 def latex_escaped(text: str) -> str:
-    """Text that LaTeX prints as it is."""
-    return text.translate(_LATEX)
+    """Text that LaTeX prints as it is, in one line: an empty line would end a table's cell."""
+    return one_line(text).translate(_LATEX)
 
 
 def _html(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout, text_of: Text) -> str:

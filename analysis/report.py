@@ -18,6 +18,7 @@ from analysis.figures import figures, image, require_history
 from analysis.formats import edge_warnings, notes, verdict_lines
 from analysis.frames import plain
 from analysis.selection import Selection, shown
+from analysis.spreadsheet import to_csv
 from analysis.stats import p_text
 from analysis.tables import (
     Layout,
@@ -179,7 +180,7 @@ def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
 
 def _download(data: pd.DataFrame) -> str:
     """A frame as the address of a CSV within the page."""
-    return f"data:text/csv;base64,{base64.b64encode(data.to_csv(index=False).encode()).decode()}"
+    return f"data:text/csv;base64,{base64.b64encode(to_csv(data).encode()).decode()}"
 
 
 def _compared(found: Compared) -> dict[str, Any]:

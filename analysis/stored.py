@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,28 +125,32 @@ def _known(old: Cached, stamps: Mapping[str, str]) -> dict[str, TrialState]:
 def _read(
     trials: Sequence[SweepTrial],
     store: Store,
-    states: Mapping[str, TrialState],
+    states: dict[str, TrialState],
     records: Mapping[str, Mapping[str, Any]],
     stamps: Mapping[str, str],
 ) -> tuple[pa.Table, pa.Table]:
-    """Runs and histories of trials from their files."""
+    """Runs and histories of trials from their files. In `states`, those whose history is damaged become failed."""
     ids = [trial.trial_id for trial in trials]
     started = [trial_id for trial_id in ids if states[trial_id].state != "new"]
-    lengths, parts = dict.fromkeys(ids, 0), [empty_history()]
+    lengths, parts, damage = dict.fromkeys(ids, 0), [empty_history()], dict[str, str]()
     for at in range(0, len(started), _CHUNK):
-        chunk = [(trial_id, table) for trial_id, table in store.histories(started[at : at + _CHUNK]) if table.num_rows]
+        chunk = []
+        for trial_id, table in store.histories(started[at : at + _CHUNK]):
+            if isinstance(table, StoreError):
+                damage[trial_id] = str(table)
+            elif table.num_rows:
+                chunk.append((trial_id, table))
         lengths |= {trial_id: table.num_rows for trial_id, table in chunk}
         if chunk:
             owners = np.repeat([trial_id for trial_id, _ in chunk], [table.num_rows for _, table in chunk])
             whole = joined([table for _, table in chunk])
             parts.append(whole.add_column(0, "trial_id", pa.array(owners, pa.string())))
     for trial in trials:
-        state, rows = states[trial.trial_id], lengths[trial.trial_id]
-        if state.state == "finished" and rows != trial.epochs:
-            raise StoreError(
-                f"{store.root}/trials/{trial.trial_id}/history.parquet: damaged: "
-                f"{rows} epochs of {trial.epochs} of a finished trial"
-            )
+        trial_id, rows = trial.trial_id, lengths[trial.trial_id]
+        if states[trial_id].state == "finished" and rows != trial.epochs and trial_id not in damage:
+            path = f"{store.root}/trials/{trial_id}/history.parquet"
+            damage[trial_id] = f"{path}: damaged: {rows} epochs of {trial.epochs} of a finished trial"
+    states |= {trial_id: replace(states[trial_id], state="failed", damage=why) for trial_id, why in damage.items()}
     described = [_record(states[trial_id], records.get(trial_id, {})) for trial_id in ids]
     columns = {
         "trial_id": pa.array(ids, pa.string()),

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sweeps.files import Fence, StoreError
+from sweeps.files import Fence, NewerFormatError, StoreError
 from sweeps.store import Store
-from sweeps.sweep_index import NewerFormatError
 from trainer.history import with_current_names
 
 NEWEST: Final = "checkpoint.pt"

@@ -10,11 +10,12 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sweeps.files import Fence, Files
+from sweeps.checking import checked_beat, checked_claim
+from sweeps.files import Fence, Files, UnreadableError
 from sweeps.process import Process
 
 STALE_SECONDS: Final = 60.0
@@ -142,9 +143,9 @@ class Claims:
     def owners(self, generations: Mapping[str, int]) -> dict[str, Owner]:
         """By trial who runs it, of those that somebody runs; `generations` are their claims, 0 for none."""
         paths = {f"trials/{i}/claim-{n}.json": i for i, n in generations.items() if n}
-        contents = self.files.read_many(paths)
+        contents = self._contents(paths)
         leases = {path: _lease_of(content or b"") for path, content in contents.items()}
-        read = self.files.read_many({path for path in leases.values() if path})
+        read = self._contents({path for path in leases.values() if path})
         found = {}
         for path, trial_id in paths.items():
             # A claim without a lease is being written now, or is one of an older version, which beats itself.
@@ -154,6 +155,11 @@ class Claims:
                 found[trial_id] = owner
         return found
 
+    def _contents(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+        """Files that say who owns what; one that cannot be read says nothing, and is not absent."""
+        found = self.files.read_many(paths)
+        return {path: b"" if isinstance(content, UnreadableError) else content for path, content in found.items()}
+
     def alive(self, path: str, content: bytes) -> Owner | None:
         """Who wrote a file that beats; None if that process is known to be gone."""
         beat, first_seen = self._seen.get(path, (None, 0.0))
@@ -161,12 +167,17 @@ class Claims:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
         is_stale = time.monotonic() - first_seen > STALE_SECONDS
-        try:
-            said = json.loads(content)
-            since, launch = float(said.get("since", 0)), str(said.get("launch", ""))
-            owner, released = Owner(Process(**said["process"]), since, launch), bool(said.get("released"))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), _is_released(content)
+        said = checked_beat(content)
+        if said is None:
+            claim = checked_claim(content)
+            owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
+        else:
+            who = said["process"]
+            process = Process(who["host"], who["boot"], who["namespace"], who["pid"], who["started"])
+            owner, released = (
+                Owner(process, said.get("since", 0.0), said.get("launch", "")),
+                said.get("released", False),
+            )
         return None if released or owner.process.is_dead() or is_stale else owner
 
     def claim(self, trial_id: str, lease: Lease, *, over: int = 0) -> Claim | None:
@@ -191,28 +202,16 @@ class Claims:
     def remove_dead(self) -> None:
         """Remove leases whose owners are known to be gone, and those that everybody has forgotten."""
         paths = [f"{FOLDER}/{name}" for name in self.files.names(FOLDER) if name.endswith(".json")]
-        for path, content in self.files.read_many(paths).items():
-            try:
-                said = json.loads(content or b"{}")
-                is_dead = Process(**said["process"]).is_dead()
-                is_forgotten = time.time() - float(said["time"]) > FORGOTTEN_SECONDS
-            except (ValueError, KeyError, TypeError, RecursionError):
+        for path, content in self._contents(paths).items():
+            said = checked_beat(content or b"")
+            if said is None:
                 continue
-            if is_dead or is_forgotten:
+            is_forgotten = time.time() - said.get("time", time.time()) > FORGOTTEN_SECONDS
+            if Process(**said["process"]).is_dead() or is_forgotten:
                 self.files.remove(path)
 
 
 def _lease_of(content: bytes) -> str:
     """The lease that a claim refers to; none if the claim is released."""
-    try:
-        said = json.loads(content)
-        return "" if said["released"] else f"{FOLDER}/{said['lease']}.json"
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-
-
-def _is_released(content: bytes) -> bool:
-    try:
-        return bool(json.loads(content)["released"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+    said = checked_claim(content)
+    return "" if said is None or said["released"] else f"{FOLDER}/{said['lease']}.json"

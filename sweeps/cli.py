@@ -25,7 +25,9 @@ from sweeps.options import (
     open_store,
 )
 from sweeps.preflight import import_paths
+from sweeps.printing import say, warn
 from trainer.registry import UserError
+from trainer.text import printable
 
 if TYPE_CHECKING:
     from sweeps.store import Store
@@ -49,7 +51,8 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)  # one line, whatever a user's code says
+        message = printable(" ".join(str(error).splitlines()))  # one line, whatever a user's code says
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, as `head` does
@@ -74,7 +77,7 @@ def train(
 
     config = TrialConfig.parse(read_settings(settings))
     for remark in remarks(config):
-        print(f"warning: {remark}", file=sys.stderr)
+        warn(remark)
     code = train_one(
         config,
         _writable(store),
@@ -104,9 +107,9 @@ def plan(
     sweep = place.known(SweepSpec.load(spec))
     made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
     extension = compare(sweep, place)
-    cost = estimate(made.stacks, made.states, sweep.settings.launch, place)
+    cost = estimate(made.stacks, made.states, sweep.settings.launch, place, proposals=made.proposals_left)
     for warning in [*warnings(sweep), *made.notes]:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     if as_json:
         print(json.dumps({**made.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
         return
@@ -175,8 +178,8 @@ def submit(
     job = submit_job(
         sweep, address, store, wandb=wandb, data=data_dir, flags=flags, requirements=requirements, insecure=insecure
     )
-    print(f"{sweep.name}: submitted as {job}")
-    print(f"polysweep status {sweep.name} --store {store} --watch shows where it stands; polysweep stop ends it")
+    say(f"{sweep.name}: submitted as {job}")
+    say(f"polysweep status {sweep.name} --store {store} --watch shows where it stands; polysweep stop ends it")
 
 
 @app.command()
@@ -219,7 +222,7 @@ def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
 
     place = _writable(store)
     place.require_sweep(name)
-    raise typer.Exit(0 if stop_launches(place, name, lambda text: print(text, flush=True)) else 1)
+    raise typer.Exit(0 if stop_launches(place, name, say) else 1)
 
 
 @app.command()
@@ -239,7 +242,7 @@ def logs(
         many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
         raise UserError(f"TRIAL {trial!r}: {many}; expected one of {', '.join((matching or listed)[:5])}, ...")
     for line in trial_log(place, matching[0]):
-        print(line)
+        say(line)
 
 
 @app.command()
@@ -251,7 +254,7 @@ def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     place = _writable(store)
     sweep = place.launched(name)
     use_wandb_settings(sweep.settings.project, sweep.settings.entity)
-    raise typer.Exit(sync_sweep(sweep, place, lambda text: print(text, flush=True)))
+    raise typer.Exit(sync_sweep(sweep, place, say))
 
 
 def _writable(root: str) -> Store:

@@ -35,9 +35,11 @@ from sweeps.running import stop
 from sweeps.spec import SweepSpec
 from sweeps.start import Options, start, use_wandb_settings
 from sweeps.store import Store
+from trainer.plain_file import read_plain_file
 from trainer.plugins import own_modules
 from trainer.registry import UserError
 
+LARGEST_REQUIREMENTS: Final = 2**20  # bytes
 SECONDS: Final = 10.0
 CLIENT_PORT: Final = 10001
 HELLO_SECONDS: Final = 120.0
@@ -113,8 +115,9 @@ def _what_travels(folder: Path, packages: Sequence[str]) -> dict[str, Any]:
 def _requirements(path: Path) -> list[str]:
     """The lines of a requirements file. Options are refused: they can hold an index with its password."""
     try:
-        lines = [line.partition(" #")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_plain_file(path, LARGEST_REQUIREMENTS).decode()
+        lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+    except (OSError, ValueError) as error:
         raise UserError(f"--requirements {path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         option = line.split()[0].partition("=")[0] if line.startswith("-") else ""

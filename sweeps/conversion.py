@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.checking import listed_trials, parse_json
 from sweeps.expand import Point, trial_of
-from sweeps.files import Files, StoreError
+from sweeps.files import Files, StoreError, UnreadableError
 from sweeps.search import Suggestion
 from sweeps.source import read_yaml
 from sweeps.spec import SweepSpec
@@ -34,7 +35,7 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
     found = dict(expanded)
     cells = {one["trial_id"]: one.get("cell") or {} for one in listed}
     for trial_id, content in zip(lost, configs.values(), strict=True):
-        found[trial_id] = _recorded(trial_id, content, cells[trial_id])
+        found[trial_id] = _recorded(trial_id, _plain(content), cells[trial_id])
     settings = _settings(text) if spec is None else spec.settings
     own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
     gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
@@ -49,7 +50,7 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
             folder = f"sweeps/{name}/points"
             names = [one for one in files.names(folder) if one.endswith(".json")]
             contents = files.read_many([f"{folder}/{one}" for one in names]).values()
-            points = [json.loads(content or b"") for content in contents]
+            points = [json.loads(_plain(content)) for content in contents]
             spec = spec.with_suggestions(Suggestion(Point(**one["point"]), one["raw"]) for one in points)
         _ = spec.trials
     except (UserError, ValueError, KeyError, TypeError, AttributeError):
@@ -57,21 +58,18 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
     return spec
 
 
+def _plain(content: bytes | UnreadableError | None) -> bytes:
+    """What a file says; nothing if it is not there or cannot be read."""
+    return content if isinstance(content, bytes) else b""
+
+
 def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
     path = f"sweeps/{name}/trials.json"
-    content = files.read(path)
-    if content is None:
-        return None
-    try:
-        trials = list(json.loads(content)["trials"])
-        if all(isinstance(one["trial_id"], str) for one in trials):
-            return trials
-    except (KeyError, TypeError, ValueError, RecursionError):
-        pass
-    raise StoreError(f"{files.path(path)}: damaged: no list of trials")
+    content, place = files.read(path), files.path(path)
+    return None if content is None else listed_trials(parse_json(content, place), place)
 
 
-def _recorded(trial_id: str, content: bytes | None, cell: Mapping[str, Any]) -> SweepTrial:
+def _recorded(trial_id: str, content: bytes, cell: Mapping[str, Any]) -> SweepTrial:
     """A trial from its own config.json; one that has never started from its cell."""
     try:
         config = json.loads(content or b"{}")

@@ -78,15 +78,16 @@ class Parameter(BaseModel):
             raise ValueError(f"{self.kind} does not use {', '.join(map(repr, extra))}; its keys: {keys}")
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
-        if self.min is not None and self.max is not None:
-            self._check_range(self.min, self.max)
-        if self.kind not in ("constant", "categorical"):
-            try:
-                ends = [float(self.at(u)) for u in (1e-9, 1 - 1e-9)]
-            except (OverflowError, ValueError):
-                ends = [math.inf]
-            if not all(map(math.isfinite, ends)):
-                raise ValueError(f"{self.kind}: its values are too large or too small for a number")
+        try:
+            if self.min is not None and self.max is not None:
+                self._check_range(self.min, self.max)
+            is_finite = self.kind in ("constant", "categorical") or all(
+                math.isfinite(float(self.at(u))) for u in (1e-9, 1 - 1e-9)
+            )
+        except OverflowError:
+            is_finite = False
+        if not is_finite:
+            raise ValueError(f"{self.kind}: its values are too large or too small for a number")
         return self
 
     def _check_probabilities(self, probabilities: list[Any]) -> None:

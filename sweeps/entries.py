@@ -11,6 +11,7 @@ from sweeps.domain import Distribution, Parameter
 from sweeps.source import KeyPath, Source, kind_of
 from trainer.config import OPTION_FIELDS, TrialConfig
 from trainer.registry import expected
+from trainer.text import brief
 
 Parameters = dict[str, Parameter]
 MAX_TRIALS: Final = 1_000_000
@@ -23,9 +24,10 @@ def read_rename(given: Any, where: Source) -> dict[str, str]:
     if not isinstance(given, dict):
         raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(given)}")
     for foreign, name in given.items():
-        if name not in TrialConfig.model_fields:
+        if not isinstance(name, str) or name not in TrialConfig.model_fields:
             raise where.error(
-                ("rename", foreign), f"rename: unknown parameter {name!r}; {expected(name, TrialConfig.model_fields)}"
+                ("rename", foreign),
+                f"rename: unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}",
             )
     return dict(given)
 
@@ -42,7 +44,7 @@ def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[st
         name = rename.get(foreign, foreign)
         field, dot, _ = name.partition(".")
         if field not in TrialConfig.model_fields or (dot and field not in OPTION_FIELDS):
-            raise where.error(here, f"unknown parameter {name!r}; {expected(name, TrialConfig.model_fields)}")
+            raise where.error(here, f"unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}")
         if name in parsed:
             raise where.error(here, f"{name!r} is given twice, under its own name and renamed")
         if field in OPTION_FIELDS and isinstance(entry, dict) and entry.keys() == {"parameters"}:
@@ -62,19 +64,21 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
     """One entry, with errors at its line."""
     forms = "expected {value: x}, {values: [x, ...]}, {min: a, max: b} or a distribution"
     if not isinstance(entry, dict):
-        raise where.error(here, f"{name!r}: {forms}, not {entry!r}")
+        raise where.error(here, f"{name!r}: {forms}, not {brief(entry)}")
     values = entry.get("values", [0])
     if not isinstance(values, list) or not values:
-        raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {values!r}")
+        raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
+    seen = set()
     for index, value in enumerate([entry["value"]] if "value" in entry else values):
         if value is None:
             raise where.error(here, f"{name!r}: a value is missing; leave the parameter out if it does not apply")
-        if value in values[:index]:
-            raise where.error((*here, "values", index), f"{name!r}: {value!r} is listed twice")
+        if (key := _hashable(value)) in seen:
+            raise where.error((*here, "values", index), f"{name!r}: {brief(value)} is listed twice")
+        seen.add(key)
     kind = entry.get("distribution", "uniform")
     if kind not in get_args(Distribution):
         raise where.error(
-            here, f"{name!r}: distribution {kind!r} is not supported; {expected(kind, get_args(Distribution))}"
+            here, f"{name!r}: distribution {brief(kind)} is not supported; {expected(kind, get_args(Distribution))}"
         )
     try:
         return Parameter.model_validate(entry)
@@ -82,10 +86,12 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":
             key = first["loc"][0]
-            raise where.error(here, f"{name!r}: unknown key {key!r}; {expected(key, Parameter.model_fields)}") from None
+            raise where.error(
+                here, f"{name!r}: unknown key {brief(key)}; {expected(key, Parameter.model_fields)}"
+            ) from None
         cause = first.get("ctx", {}).get("error")
         at = f"{first['loc'][0]}: " if first["loc"] else ""
-        got = "" if cause else f" (got {first['input']!r})"
+        got = "" if cause else f" (got {brief(first['input'])})"
         given = ", ".join(entry) or "nothing"
         raise where.error(here, f"{name!r}: {at}{cause or first['msg']}{got}; given: {given}; {forms}") from None
 
@@ -105,16 +111,28 @@ def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:
     variants = data.get("variants") or [{}]
     if "seeds" in data and any("seed" in part for part in (data.get("parameters") or {}, *variants)):
         raise where.error(("seeds",), "'seeds' beside the parameter 'seed': give one of them")
-    valid = isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1
-    if valid and seeds <= MAX_TRIALS:
+    if _is_whole(seeds) and 1 <= seeds <= MAX_TRIALS:
         return list(range(seeds))
+    if _is_whole(seeds) and seeds > MAX_TRIALS:
+        raise where.error(("seeds",), f"seeds: {brief(seeds)} seeds; a sweep has at most {MAX_TRIALS} trials")
     if (
         isinstance(seeds, list)
         and seeds
-        and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
+        and all(_is_whole(seed) and 0 <= seed < 2**63 for seed in seeds)
         and len(set(seeds)) == len(seeds)
     ):
         return seeds
     raise where.error(
-        ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0, not {str(seeds)[:80]!r}"
+        ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0 and < 2^63, not {brief(seeds)}"
     )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _hashable(value: Any) -> Any:
+    """A value of YAML as one that equals another if, and only if, the values do."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(inner)) for key, inner in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -34,6 +34,7 @@ class Estimate:
     wall_hours: float | None
     device_hours: float | None
     spent_hours: float  # by the sweep's trials so far
+    proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
 
     def as_json(self) -> dict[str, Any]:
         """As `plan --json` and `status --json` print it; null where nothing is known."""
@@ -41,11 +42,14 @@ class Estimate:
 
     def __str__(self) -> str:
         spent = f"{self.spent_hours:.2f} {self.unit}-hours spent"
+        if self.proposals and self.wall_hours is None:
+            return f"not known before the first of {self.proposals} points is proposed; {spent}"
         if not self.stacks:
             return f"nothing left; {spent}"
         if self.wall_hours is None or self.device_hours is None:
             return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
         wall = timedelta(seconds=round(self.wall_hours * 3600))
+        spent += f"; {self.proposals} points still to be proposed are not counted" if self.proposals else ""
         part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
         return (
             f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
@@ -54,7 +58,12 @@ class Estimate:
 
 
 def estimate(
-    stacks: Sequence[StackPlan], states: Mapping[str, TrialState], launch: Resources, store: Store
+    stacks: Sequence[StackPlan],
+    states: Mapping[str, TrialState],
+    launch: Resources,
+    store: Store,
+    *,
+    proposals: int = 0,
 ) -> Estimate:
     """What stacks would take on this machine's device; `states` are those of all the sweep's trials."""
     device = device_model(launch.device, imports=False)
@@ -77,6 +86,7 @@ def estimate(
         wall_hours=max(total / slots, *seconds) / 3600 if known else None,
         device_hours=total * per_stack / 3600 if known else None,
         spent_hours=spent * per_stack / 3600,
+        proposals=proposals,
     )
 
 

@@ -30,7 +30,9 @@ from urllib.parse import urlsplit
 import fsspec
 import fsspec.asyn
 
+from trainer.plain_file import NotPlainError, read_plain_file
 from trainer.registry import UserError
+from trainer.text import brief
 
 T = TypeVar("T")
 log = logging.getLogger("polysweep.store")
@@ -38,9 +40,11 @@ FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 5.0
 _FOR_GOOD: Final = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
-    errno.EEXIST,
+    errno.EEXIST, errno.ENXIO,
 }  # fmt: skip
 """Errors that waiting does not mend."""
+LARGEST: Final = 2**30
+"""Bytes of a file that is read at once, checkpoints aside. A damaged file system shows sizes of terabytes."""
 
 
 FENCE: Final = ".fence-"
@@ -53,6 +57,19 @@ LEFTOVER_SECONDS: Final = 3600.0
 
 class StoreError(UserError):
     """A Store that cannot be used: the message names the path."""
+
+
+class NewerFormatError(StoreError):
+    """A file of a version of polysweep that is newer than this one."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has format {brief(found)}, this version of polysweep reads up to {known}: install a newer one"
+        )
+
+
+class UnreadableError(StoreError):
+    """A file or folder that cannot be read for a reason of its own: others may be fine; waiting does not help."""
 
 
 class NotOursError(StoreError):
@@ -80,7 +97,7 @@ def open_files(root: str) -> Files:
 
     Raises `StoreError` for what is no such address.
     """
-    if not root or "::" in root:
+    if not root or "::" in root or "\0" in root:
         raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
     try:
         protocol = fsspec.core.split_protocol(root)[0] or "file"
@@ -111,15 +128,21 @@ class Files(ABC):
         self.gives_up: Callable[[], bool] = lambda: False  # asked while waiting: whether to wait no longer
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is no such file."""
+        """A file's content, None where there is no such file. Raises `UnreadableError` where that is no plain file."""
         try:
             return self._patiently(path, "read", lambda: self._read(self.path(path)))
         except FileNotFoundError:
             return None
 
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """The contents of many files, in as few round trips as there can be."""
-        return {path: self.read(path) for path in paths}
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
+        """The contents of many files, in as few round trips as there can be; of one that is no plain file the error."""
+        return {path: self._read_or_error(path) for path in paths}
+
+    def _read_or_error(self, path: str) -> bytes | UnreadableError | None:
+        try:
+            return self.read(path)
+        except UnreadableError as error:
+            return error
 
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
         """By path something that is another once a file has been replaced; files that are not there are left out."""
@@ -208,6 +231,8 @@ class Files(ABC):
                     raise
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 late = time.monotonic() - since + wait > self.patience
+                if self._is_for_good(error) and action in ("read", "listed"):
+                    raise UnreadableError(f"{self.path(path)}: cannot be {action}: {reason}") from None
                 if late or self._is_for_good(error) or self.gives_up():
                     raise StoreError(f"{self.path(path)}: cannot be {action}: {reason}") from None
                 if not said:
@@ -217,7 +242,7 @@ class Files(ABC):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _is_for_good(self, error: Exception) -> bool:
-        return isinstance(error, PermissionError) or getattr(error, "errno", None) in _FOR_GOOD
+        return isinstance(error, PermissionError | NotPlainError) or getattr(error, "errno", None) in _FOR_GOOD
 
     def _is_its_own(self, error: Exception) -> bool:  # noqa: ARG002
         """Whether the file system raises it for what is no mistake of the program's."""
@@ -264,8 +289,10 @@ class LocalFiles(Files):
         self.root = str(Path(root).absolute())  # a worker has another working directory, and no ~
 
     def _read(self, path: str) -> bytes:
-        with open(path, "rb") as file:  # noqa: PTH123  # a third of the time of pathlib's, 10,000 times
-            return file.read()
+        try:
+            return read_plain_file(path, None if path.endswith(".pt") else LARGEST)
+        except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
+            raise FileNotFoundError(path) from None
 
     def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
         target = Path(self.path(path))
@@ -369,7 +396,10 @@ class LocalFiles(Files):
         found = {}
         for path in paths:
             with suppress(FileNotFoundError, NotADirectoryError):
-                seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
+                try:
+                    seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
+                except OSError:  # such as a link to itself; the reading names it
+                    seen = os.lstat(f"{self.root}/{path}")
                 found[path] = f"{seen.st_mtime_ns}-{seen.st_size}-{seen.st_ino}"
         return found
 
@@ -377,10 +407,7 @@ class LocalFiles(Files):
         return Path(path).exists()
 
     def _names(self, folder: str) -> list[str]:
-        try:
-            return os.listdir(folder)  # noqa: PTH208
-        except NotADirectoryError:  # a stray file among the folders
-            return []
+        return os.listdir(folder)  # noqa: PTH208
 
     def _remove(self, path: str) -> None:
         Path(path).unlink()
@@ -398,7 +425,7 @@ class ObjectFiles(Files):
         self._fs, _ = fsspec.core.url_to_fs(root, **options)
         self._fs.retries = 1  # s3fs would try again five times before we do
 
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | None]:
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
         """In parallel; what fails is read again by itself."""
         asked = list(paths)
         found: Mapping[str, Any] = {}
@@ -407,7 +434,7 @@ class ObjectFiles(Files):
                 found = self._fs.cat([self.path(path) for path in asked], on_error="return")
         by_path = {self._fs._strip_protocol(self.path(path)): path for path in asked}
         known = {by_path[key]: value for key, value in found.items() if isinstance(value, bytes) and key in by_path}
-        return {path: known[path] if path in known else self.read(path) for path in asked}
+        return {path: known[path] if path in known else self._read_or_error(path) for path in asked}
 
     def _is_its_own(self, error: Exception) -> bool:
         return type(error).__module__.partition(".")[0] in ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")

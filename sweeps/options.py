@@ -7,13 +7,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainer.options import path_text
+from trainer.registry import UserError
+from trainer.text import brief
+
 if TYPE_CHECKING:
     from sweeps.store import Store
 
 DEFAULT_STORE = "./polysweep-store"
 
+
+def checked_path(value: str | None) -> str | None:
+    """What an option names as a path. Raises `UserError` for what can be none."""
+    try:
+        return value if value is None else path_text(value)
+    except ValueError as error:
+        raise UserError(f"{brief(value)}: {error}") from None
+
+
 StoreOption = Annotated[
-    str, typer.Option("--store", envvar="POLYSWEEP_STORE", help="Folder or s3:// address of the durable trial records.")
+    str,
+    typer.Option(
+        "--store",
+        envvar="POLYSWEEP_STORE",
+        callback=checked_path,
+        help="Folder or s3:// address of the durable trial records.",
+    ),
 ]
 WandbOption = Annotated[
     str | None,
@@ -24,6 +43,7 @@ DataOption = Annotated[
     typer.Option(
         "--data-dir",
         envvar="POLYSWEEP_DATA",
+        callback=checked_path,
         help="Folder of the data sets. [default: launch.data_dir, else ./polysweep-data]",
     ),
 ]

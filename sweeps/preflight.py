@@ -23,7 +23,13 @@ def data_folder(option: str | None, spec: str | None = None) -> str:
     """
     if option == "":
         raise UserError("--data-dir or POLYSWEEP_DATA: empty; expected the folder of the data sets")
-    return str(Path(option or spec or DEFAULT_DATA).expanduser().absolute())
+    given = option or spec or DEFAULT_DATA
+    try:
+        return str(Path(given).expanduser().absolute())
+    except RuntimeError:  # of `~somebody`
+        raise UserError(
+            f"{'--data-dir or POLYSWEEP_DATA' if option else 'launch.data_dir'}: {given}: no such user"
+        ) from None
 
 
 def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from sweeps.decisions import Supply
 from sweeps.files import StoreError
+from sweeps.printing import warn
 from sweeps.record import mark_synced
 from sweeps.server import Server, ServerRun
 from sweeps.store import Store
@@ -77,11 +77,11 @@ def complete(ended: Mapping[str, TrialConfig], store: Store, mode: Mode) -> None
             if unconfirmed:
                 counts = upload(store, unconfirmed)
                 if counts.failed:
-                    print(f"warning: {counts}; polysweep sync uploads them", file=sys.stderr)
+                    warn(f"{counts}; polysweep sync uploads them")
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         what = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
-        print(f"warning: W&B runs are missing ({what}); polysweep sync uploads them", file=sys.stderr)
+        warn(f"W&B runs are missing ({what}); polysweep sync uploads them")
 
 
 @dataclass

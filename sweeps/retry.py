@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 
 from sweeps.checkpoints import BEFORE, NEWEST
-from sweeps.files import StoreError
+from sweeps.files import NewerFormatError, StoreError
 from sweeps.store import Store
 from trainer.tracking import offline_run
 
@@ -32,6 +32,8 @@ def _retry(store: Store, trial_id: str) -> bool:
     folder = f"trials/{trial_id}"
     try:
         record = store.record(trial_id)
+    except NewerFormatError:  # not damaged, and not to be replaced
+        raise
     except StoreError:
         store.files.write(f"{folder}/record-damaged.json", store.files.read(f"{folder}/record.json") or b"")
         for name in (NEWEST, BEFORE, "record.json"):

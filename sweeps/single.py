@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.console import Console
 from sweeps.claims import STALE_SECONDS
 from sweeps.interruption import Interruption
 from sweeps.preflight import check_trials
+from sweeps.printing import warn
 from sweeps.provenance import differences, provenance
 from sweeps.reconcile import complete
 from sweeps.record import Job
@@ -22,6 +22,7 @@ from trainer.config import TrialConfig
 from trainer.device import check_device
 from trainer.history import shown_number
 from trainer.registry import UserError
+from trainer.text import printable
 from trainer.tracking import Mode, Online, run_name
 
 DRAIN_SECONDS = 30.0
@@ -37,7 +38,7 @@ def train_one(
     check_device(device)
 
     def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
     trial_id = config.trial_id
     state = store.state(trial_id)
@@ -53,7 +54,7 @@ def train_one(
     check_trials([config], data, device)
     before = (store.record(trial_id) or {}).get("provenance", {}) if state.epoch else {}
     if changed := differences(before, provenance(device, threads)):
-        print(f"warning: {name} continues on another kind of device: {changed}", file=sys.stderr)
+        warn(f"{name} continues on another kind of device: {changed}")
     job = Job(
         store=store.root,
         configs=(config.canonical(),),

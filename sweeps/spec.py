@@ -17,13 +17,14 @@ from sweeps.early import Hyperband
 from sweeps.entries import MAX_TRIALS, Parameters, read_parameters, read_rename, read_seeds, read_variants
 from sweeps.expand import Point, kinds, trial_of
 from sweeps.search import Space, Suggestion, distinct_draws
-from sweeps.source import KeyPath, Source, SpecError, kind_of, read_yaml
+from sweeps.source import KeyPath, Source, SpecError, kind_of, read_text, read_yaml
 from sweeps.sweep_index import Range, RecordedMetric, Resources, Selector, Settings, Sweep, SweepTrial, with_cells
 from trainer.config import TrialConfig
 from trainer.history import METRICS
-from trainer.options import Count, number
+from trainer.options import MAX_STACK, Count, PathText, Width, number
 from trainer.plugins import component, metrics_of
 from trainer.registry import ConfigError, expected
+from trainer.text import brief
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 IGNORED: Final = ("program", "command")
@@ -55,12 +56,12 @@ class Metric(Selector, _Strict):
 class Launch(_Strict):
     """How trials are run; nothing here changes what a trial is, except that `stack` fixes K at its first start."""
 
-    stack: Literal["auto"] | Count = "auto"  # trials per stack, K
+    stack: Literal["auto"] | Width = "auto"  # trials per stack, K
     cpus: Count = 1  # cores, and torch threads, per stack
     gpus: Amount = 0  # GPUs per stack; a fraction shares one
     concurrency: Count | None = None  # stacks at once, by default as many as there is room for
     max_failures: Whole = 3  # times that a trial is tried again, from its checkpoint, after an error of its own
-    data_dir: Annotated[str, Field(min_length=1)] | None = None  # folder of the data sets
+    data_dir: PathText | None = None  # folder of the data sets
     checkpoint_seconds: Amount = 1.0  # least time between checkpoints
     keep: Literal["last", "best", "none"] = "last"  # the checkpoint that stays after the end; best: by the metric
 
@@ -103,13 +104,7 @@ class SweepSpec(_Strict):
     def load(cls, path: str | Path, *, recorded: bool = False) -> SweepSpec:
         """Read a spec file; a missing name is the file's stem. `recorded` as of `parse`."""
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise SpecError(f"{path}: no such file") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"{path}: cannot be read: {error}") from None
-        return cls.parse(text, str(path), path.stem, recorded=recorded)
+        return cls.parse(read_text(path), str(path), path.stem, recorded=recorded)
 
     @classmethod
     def parse(cls, text: str, source: str, stem: str = "sweep", *, recorded: bool = False) -> SweepSpec:
@@ -117,13 +112,13 @@ class SweepSpec(_Strict):
 
         `recorded` is for a spec that was launched: what an earlier version allowed can still be read.
         """
-        data, lines = read_yaml(text, source)
+        data, lines = read_yaml(text, source, recorded=recorded)
         where = Source(source, lines)
         if not isinstance(data, dict):
             raise where.error((), f"a sweep spec is a mapping, not {kind_of(data)}")
         for key in data:
             if key not in cls.model_fields:
-                raise where.error((key,), f"unknown key: {key!r}; {expected(key, cls.model_fields)}")
+                raise where.error((key,), f"unknown key: {brief(key)}; {expected(key, cls.model_fields)}")
         rename = read_rename(data.get("rename"), where)
         values = {
             "name": stem,
@@ -137,7 +132,7 @@ class SweepSpec(_Strict):
         if not isinstance(values["name"], str) or not NAME_PATTERN.fullmatch(values["name"]):
             raise where.error(
                 ("name",),
-                f"sweep name {values['name']!r}: use 1 to 64 letters, digits, '.', '_' or '-', "
+                f"sweep name {brief(values['name'])}: use 1 to 64 letters, digits, '.', '_' or '-', "
                 "the first a letter or digit",
             )
         try:
@@ -217,7 +212,7 @@ class SweepSpec(_Strict):
                 if found.setdefault(trial.trial_id, trial) is not trial:
                     raise self._source.error(
                         ("variants", point.variant),
-                        f"{values} is listed twice: its config equals that of an earlier one",
+                        f"{brief(values)} is listed twice: its config equals that of an earlier one",
                     )
         return with_cells(list(found.values())[: self.run_cap], self.written, self.tuned)
 
@@ -310,7 +305,7 @@ class SweepSpec(_Strict):
             if name not in known or name == "seed":
                 raise where.error(
                     ("tuned", index),
-                    f"tuned: {name!r} is no parameter of this sweep; {expected(name, known)}",
+                    f"tuned: {brief(name)} is no parameter of this sweep; {expected(name, known)}",
                 )
         for index, variant in enumerate(self.variants):
             for name in variant.keys() & self.parameters.keys():
@@ -404,9 +399,12 @@ def _validation_error(error: ValidationError, where: Source) -> SpecError:
     if first["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {"launch": Launch, "metric": Metric, "early_terminate": Hyperband}
         known = list(models[str(path[0])].model_fields)
-        return where.error(path, f"unknown key {path[-1]!r} under {path[0]!r}; {expected(path[-1], known)}")
+        return where.error(path, f"unknown key {brief(path[-1])} under {path[0]!r}; {expected(path[-1], known)}")
     if path[:2] == ("launch", "stack"):
-        return where.error(path, f"launch.stack: expected auto or a number of trials >= 1, not {first['input']!r}")
+        return where.error(
+            path,
+            f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(first['input'])}",
+        )
     name = ".".join(str(part) for part in path)
-    got = "" if first["type"] == "missing" else f" (got {first['input']!r})"
-    return where.error(path, f"{name}: {first['msg']}{got}")
+    got = "" if first["type"] == "missing" else f" (got {brief(first['input'])})"
+    return where.error(path, f"{name}: {first.get('ctx', {}).get('error') or first['msg']}{got}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from sweeps.extend import Extension, compare
 from sweeps.plan import Plan
 from sweeps.plan import plan as make_plan
 from sweeps.preflight import check_trials, data_folder, remarks
+from sweeps.printing import say, warn
 from sweeps.reconcile import complete
 from sweeps.retry import retry
 from sweeps.show import ended, show_failures, show_holders
@@ -78,7 +78,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
     over = _is_over(made, store)
     check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
     for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     store.write_sweep(spec, made.widths)
     store.remove_leftovers(spec.name)
     use_wandb_settings(spec.project, spec.entity)
@@ -121,7 +121,7 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
     counts = after.counts()
     left = counts["new"] + counts["interrupted"] + counts["running"]
     again = f", {left} left: launch again" if left and not result.reason else ""
-    print(f"{spec.name}: {ended(counts) or '0 ended'}{again}" + (f"; {result.reason}" if result.reason else ""))
+    say(f"{spec.name}: {ended(counts) or '0 ended'}{again}" + (f"; {result.reason}" if result.reason else ""))
     show_failures(result.states, store)
     return result.exit_code
 
@@ -142,7 +142,7 @@ def _say_what_starts(made: Plan, extension: Extension, options: Options, store: 
         flush=True,
     )
     if made.spec.description:
-        print(made.spec.description, flush=True)
+        say(made.spec.description)
     if extension.gone:
         print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
     show_holders(made.states)

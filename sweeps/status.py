@@ -29,6 +29,7 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     with_values = [t for t in sweep.trials if states[t.trial_id].state not in ("new", "diverged", "failed")]
     values, stalled = _values(metric, store, with_values)
     stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
+    proposals = max(0, settings.points - store.points(sweep.name)) if settings.points else 0
     cells = []
     for members in by_cell(sweep.trials):
         found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
@@ -47,11 +48,11 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
         "counts": counts_of(sweep.trials, states),
         "stalled": len(stalled),
         "gone": len(sweep.gone),
-        "proposals_left": max(0, (settings.points or 0) - store.points(sweep.name)),
+        "proposals_left": proposals,
         "over": is_target_reached(metric, store, states)
         or (settings.method == "bayes" and store.is_exhausted(sweep.name)),
         "launches": [str(owner) for owner in launches(store, sweep.name).values()],
-        "estimate": estimate(stacks, states, settings.launch, store).as_json(),
+        "estimate": estimate(stacks, states, settings.launch, store, proposals=proposals).as_json(),
         "cells": cells,
         "trials": [
             {
@@ -59,6 +60,7 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
                 "outcome": states[t.trial_id].state,
                 "epoch": states[t.trial_id].epoch,
                 **({"stalled": True} if t.trial_id in stalled else {}),
+                **({"damage": states[t.trial_id].damage} if states[t.trial_id].damage else {}),
                 **({"holder": states[t.trial_id].holder} if states[t.trial_id].holder else {}),
             }
             for t in sweep.trials
@@ -78,14 +80,22 @@ def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> t
         if "extremes" in record:
             values = record["extremes"].get(metric.name, [])
         else:
-            rows = [row.get(metric.name) for row in store.history(trial_id)]
+            rows = [row.get(metric.name) for row in _history(store, trial_id)]
             measured = [value for value in rows if value is not None]
             values = [min(measured), max(measured)] if measured else []
         if values:
             found[trial_id] = float(values[at])
         may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
         if record["outcome"] == "finished" and (
-            record.get("stalled") or (may_stall and is_stalled(store.history(trial_id)))
+            record.get("stalled") or (may_stall and is_stalled(_history(store, trial_id)))
         ):
             stalled.add(trial_id)
     return found, stalled
+
+
+def _history(store: Store, trial_id: str) -> list[dict[str, Any]]:
+    """A trial's history; empty where it is damaged: `logs` and `table` say so."""
+    try:
+        return store.history(trial_id)
+    except StoreError:
+        return []

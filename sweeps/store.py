@@ -23,19 +23,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from sweeps.checking import FORMAT, checked_point, checked_record, history_table, parse_json
 from sweeps.claims import Claim, Claims, Lease, Owner
-from sweeps.files import Fence, Files, LocalFiles, StoreError, open_files
+from sweeps.files import Fence, Files, LocalFiles, NewerFormatError, StoreError, UnreadableError, open_files
 from sweeps.states import FINAL, TrialState
-from sweeps.sweep_index import HasTrials, NewerFormatError, Selector, Sweep
+from sweeps.sweep_index import HasTrials, Selector, Sweep
 from sweeps.sweep_records import SweepRecords, planned
-from trainer.history import HISTORY_COLUMNS, RENAMED
 
 if TYPE_CHECKING:
     from sweeps.search import Suggestion
     from sweeps.spec import SweepSpec
 
-FORMAT: Final = 2
-"""Of a record. 2: its claim refers to a lease, so that version 1 must not judge whether it is stale."""
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
 
@@ -83,16 +81,10 @@ class Store:
     def _json(self, path: str) -> Any:
         return self._parsed(path, self.files.read(path))
 
-    def _parsed(self, path: str, content: bytes | None) -> Any:
-        if content is None:
-            return None
-        try:
-            found = json.loads(content)
-        except ValueError as error:
-            raise StoreError(f"{self.files.path(path)}: damaged, not JSON: {error}") from None
-        if found is None:
-            raise StoreError(f"{self.files.path(path)}: damaged, it is empty")
-        return found
+    def _parsed(self, path: str, content: bytes | UnreadableError | None) -> Any:
+        if isinstance(content, UnreadableError):
+            raise content
+        return None if content is None else parse_json(content, self.files.path(path))
 
     def remove_leftovers(self, sweep: str) -> None:
         """Remove what killed processes have left that is surely nobody's: leases, temporary files."""
@@ -108,7 +100,10 @@ class Store:
         return self._checked(trial_id, self.files.read(path))
 
     def records(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any] | StoreError]]:
-        """The records of those that have one, and what is wrong with those that are damaged."""
+        """The records of those that have one, and what is wrong with those that are damaged.
+
+        Raises `NewerFormatError` for one that is not damaged but of a newer version.
+        """
         asked = list(trial_ids)
         for start in range(0, len(asked), _BATCH):
             paths = {f"trials/{trial_id}/record.json": trial_id for trial_id in asked[start : start + _BATCH]}
@@ -123,26 +118,10 @@ class Store:
                     if record is not None:
                         yield paths[path], record
 
-    def _checked(self, trial_id: str, content: bytes | None) -> dict[str, Any] | None:
-        path = self.files.path(f"trials/{trial_id}/record.json")
-        record: dict[str, Any] | None = self._parsed(f"trials/{trial_id}/record.json", content)
-        if record is None:
-            return None
-        found = record.get("format") if isinstance(record, dict) else type(record).__name__
-        if isinstance(found, int) and found > FORMAT:
-            raise NewerFormatError(path, found, FORMAT)
-        if not isinstance(found, int) or found < 1:
-            raise StoreError(f"{path}: damaged: format {found!r}")
-        outcome, width, epoch = record.get("outcome"), record.get("width"), record.get("epoch")
-        counts = isinstance(width, int) and width >= 1 and isinstance(epoch, int) and epoch >= 0
-        if outcome not in ("running", *FINAL) or not counts:
-            raise StoreError(f"{path}: damaged: outcome {outcome!r}, width {width!r}, epoch {epoch!r}")
-        if record.get("trial_id", trial_id) != trial_id:
-            raise StoreError(f"{path}: damaged: it says that it is of the trial {record['trial_id']!r}")
-        for key, kind in (("notes", list), ("sessions", list), ("provenance", dict)):
-            if not isinstance(record.get(key, kind()), kind):
-                raise StoreError(f"{path}: damaged: {key} is {record[key]!r}")
-        return record
+    def _checked(self, trial_id: str, content: bytes | UnreadableError | None) -> dict[str, Any] | None:
+        name = f"trials/{trial_id}/record.json"
+        found = self._parsed(name, content)
+        return None if found is None else checked_record(found, trial_id, self.files.path(name))
 
     def write_record(self, trial_id: str, record: Mapping[str, Any], fence: Fence | None = None) -> None:
         """Replace the record; `fence` as of `Files.write`."""
@@ -164,25 +143,19 @@ class Store:
         rows: list[dict[str, Any]] = self._table(name, self.files.read(name)).to_pylist()
         return rows
 
-    def histories(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
-        """By trial its history as a table, in as few round trips as there can be."""
+    def histories(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError]]:
+        """By trial its history as a table, or what is wrong with it, in as few round trips as there can be."""
         paths = {f"trials/{trial_id}/history.parquet": trial_id for trial_id in trial_ids}
         for path, content in self.files.read_many(paths).items():
-            yield paths[path], self._table(path, content)
+            try:
+                yield paths[path], self._table(path, content)
+            except StoreError as error:
+                yield paths[path], error
 
-    def _table(self, name: str, content: bytes | None) -> pa.Table:
-        if content is None:
-            return pa.table({})
-        try:
-            table = parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-        except pa.ArrowException as error:
-            raise StoreError(f"{self.files.path(name)}: damaged: {error}") from None
-        table = table.rename_columns([RENAMED.get(column, column) for column in table.column_names])
-        there = set(table.column_names)
-        missing = [column for column in HISTORY_COLUMNS if table.num_rows and column not in there]
-        if missing:
-            raise StoreError(f"{self.files.path(name)}: damaged: no column {', '.join(missing)}")
-        return table
+    def _table(self, name: str, content: bytes | UnreadableError | None) -> pa.Table:
+        if isinstance(content, UnreadableError):
+            raise content
+        return history_table(content, self.files.path(name))
 
     def stamps(self, trial_ids: Iterable[str]) -> dict[str, str]:
         """By trial something that is another once its record or history has changed."""
@@ -199,13 +172,18 @@ class Store:
         """Replace the history; `fence` as of `Files.write`. It says the claim's generation, as the checkpoint does."""
         buffer = io.BytesIO()
         schema = _schema(rows).with_metadata({"claim": str(fence.generation if fence else 0)})
-        parquet.write_table(pa.Table.from_pylist(list(rows), schema=schema), buffer)
+        table = pa.Table.from_pylist(list(rows), schema=schema)
+        parquet.write_table(table, buffer, write_page_checksum=True)  # a flipped bit is found, not drawn
         self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), fence=fence)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
-        generation = self.claims.generation(trial_id)
-        owner = self.claims.owner(trial_id, generation)
+        generation = 0
+        try:
+            generation = self.claims.generation(trial_id)
+            owner = self.claims.owner(trial_id, generation)
+        except UnreadableError as error:
+            return TrialState("failed", generation=generation, damage=str(error))
         try:
             record = self.record(trial_id)
         except NewerFormatError:
@@ -287,7 +265,13 @@ class Store:
 
     def known(self, spec: SweepSpec) -> SweepSpec:
         """The sweep with the points that have been proposed for it, if it is a bayes one."""
-        return spec.with_suggestions(self.suggestions(spec.name)) if spec.method == "bayes" else spec
+        if spec.method != "bayes":
+            return spec
+        suggestions = self.suggestions(spec.name)
+        if any(suggestion.point.variant >= len(spec.variants) for suggestion in suggestions):
+            path = self.files.path(f"sweeps/{spec.name}/points")
+            raise StoreError(f"{path}: damaged: a point of a variant that the spec does not have")
+        return spec.with_suggestions(suggestions)
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
@@ -310,11 +294,8 @@ class Store:
         for path, content in self.files.read_many(paths).items():
             if not content:  # its writer was killed on a file system without links
                 continue
-            try:
-                said = self._parsed(path, content)
-                made.append(Suggestion(Point(**said["point"]), said["raw"]))
-            except (KeyError, TypeError):
-                raise StoreError(f"{self.files.path(path)}: damaged: no point") from None
+            said = checked_point(self._parsed(path, content), self.files.path(path))
+            made.append(Suggestion(Point(said["point"]["variant"], said["point"]["values"]), said["raw"]))
         return made
 
     def points(self, name: str) -> int:
@@ -339,7 +320,8 @@ class Store:
         path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
         said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
         if not self.files.create(path, _json(said)):
-            goes_on = bool((self._json(path) or {}).get("goes_on", True))
+            found = self._json(path)
+            goes_on = bool(found.get("goes_on", True)) if isinstance(found, dict) else True
         if not goes_on:
             for trial_id in trials:
                 self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(why))

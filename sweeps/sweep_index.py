@@ -21,8 +21,6 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sweeps.files import StoreError
-
 if TYPE_CHECKING:
     from trainer.config import TrialConfig
 
@@ -321,15 +319,6 @@ def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]
         return None
     changed = None if settings == before.settings else settings
     return part(changed, new, None if is_appended else [trial.trial_id for trial in trials])
-
-
-class NewerFormatError(StoreError):
-    """A file of a version of polysweep that is newer than this one."""
-
-    def __init__(self, path: str, found: int, known: int) -> None:
-        super().__init__(
-            f"{path} has format {found}; this version of polysweep reads up to {known}: install a newer one"
-        )
 
 
 def in_order(configs: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.files import Files, StoreError
-from sweeps.sweep_index import FORMAT, NewerFormatError, Settings, Sweep, SweepTrial, added, assembled
+from sweeps.checking import parse_json
+from sweeps.files import Files, NewerFormatError, StoreError, UnreadableError
+from sweeps.sweep_index import FORMAT, Settings, Sweep, SweepTrial, added, assembled
 
 if TYPE_CHECKING:
     from sweeps.spec import SweepSpec
@@ -30,7 +31,14 @@ class SweepRecords:
     def names(self) -> list[str]:
         """The names of the sweeps."""
         names = [name for name in self.files.names("sweeps") if NAME_PATTERN.fullmatch(name)]
-        return [name for name in names if not set(_MARKS).isdisjoint(self.files.names(f"sweeps/{name}"))]
+        return [name for name in names if not set(_MARKS).isdisjoint(self._files(name))]
+
+    def _files(self, name: str) -> list[str]:
+        """The files of a sweep; none if it is no folder."""
+        try:
+            return self.files.names(f"sweeps/{name}")
+        except UnreadableError:
+            return []
 
     def read(self, name: str) -> Sweep:
         """A launched sweep. One that an older version has launched is converted, once.
@@ -165,11 +173,10 @@ def _number(part: str) -> int:
     return int(match[1] or 0) if match else 0
 
 
-def _json(files: Files, path: str, content: bytes | None) -> Any:
-    try:
-        found = json.loads(content or b"null")
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{files.path(path)}: damaged, not JSON: {error}") from None
+def _json(files: Files, path: str, content: bytes | UnreadableError | None) -> Any:
+    if isinstance(content, UnreadableError):
+        raise content
+    found = parse_json(content or b"null", files.path(path))
     if not isinstance(found, dict) or not isinstance(found.get("trials"), list):
         raise StoreError(f"{files.path(path)}: damaged: no list of trials")
     return found

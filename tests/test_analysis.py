@@ -286,12 +286,15 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 
-def test_a_finished_trial_without_its_history_is_named(tmp_path: Path) -> None:
+def test_a_finished_trial_without_its_history_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
     pulled = sweep(tmp_path, by_lr)
     victim = pulled.runs["trial_id"].iloc[0]
     (tmp_path / "trials" / victim / "history.parquet").unlink()
-    with pytest.raises(UserError, match=rf"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial"):
-        pull("made", store=Store(str(tmp_path)), cache=tmp_path / "cache")
+    for _ in range(2):  # as read, and from the cache
+        runs = pull("made", store=Store(str(tmp_path)), cache=tmp_path / "cache").runs.set_index("trial_id")
+        assert runs.loc[victim, "outcome"] == "failed"
+        assert f"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial" in runs.loc[victim, "error"]
+        assert (runs.drop(victim)["outcome"] == "finished").all() and runs.drop(victim)["best/test/top1"].notna().all()
 
 
 def test_a_sweep_that_diverged_altogether_has_a_report(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from rich.console import Console
 from test_spec import GOOD, parse
 
 from sweeps import progress as module
-from sweeps.states import TrialState
 from sweeps.progress import Progress
+from sweeps.states import TrialState
 from sweeps.worker import RowProgress
 
 

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from analysis.pull import pull
 from analysis.select import select
 from sweeps import cli as cli_module
-from sweeps.files import StoreError
+from sweeps.files import NewerFormatError, StoreError
 from sweeps.spec import SweepSpec
 from sweeps.status import status_of
 from sweeps.store import Store
-from sweeps.sweep_index import NewerFormatError, Sweep
+from sweeps.sweep_index import Sweep
 from trainer import config as config_module
 from trainer import plugins
 from trainer.history import HISTORY_COLUMNS

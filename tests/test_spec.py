@@ -8,9 +8,9 @@ import pytest
 from conftest import ROOT
 
 from sweeps.plan import plan
-from sweeps.states import TrialState
 from sweeps.source import SpecError, read_settings
 from sweeps.spec import SweepSpec
+from sweeps.states import TrialState
 from trainer.registry import UserError
 
 GOOD = """\
@@ -198,7 +198,7 @@ WRONG = {
     "a key that is a number": (GOOD.replace("rho:", "3:"), 7, ["keys are plain words", "'3'"]),
     "an alias in itself": (GOOD + "launch: &a {cpus: *a}\n", 15, ["alias that contains itself"]),
     "a control character": (GOOD + "name: a\x07b\n", 15, ["not valid YAML", "#x0007"]),
-    "a date that is none": (GOOD + "name: 2020-13-45\n", 1, ["not valid YAML"]),
+    "a date that is none": (GOOD + "name: 2020-13-45\n", 15, ["'2020-13-45': YAML reads this as a date; quote it"]),
     "nested too deeply": ("[" * 3000, 1, ["nested too deeply"]),
     "a null value": (GOOD.replace("{value: 2}", "{value: null}"), 9, ["'epochs': a value is missing"]),
     "too many trials": (GOOD.replace("seeds: 3", "seeds: 500000"), 1, ["3000000 trials", "at most 1000000"]),
@@ -225,7 +225,10 @@ WRONG = {
     "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
     "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
     "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu'", "did you mean 'gpus'"]),
-    "bad stack": (GOOD + "launch: {stack: 0}\n", 15, ["launch.stack: expected auto or a number of trials >= 1", "0"]),
+    "bad stack": (
+        GOOD + "launch: {stack: 0}\n", 15,
+        ["launch.stack: expected auto or a number of trials from 1 to 4096", "0"],
+    ),
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),
 }  # fmt: skip

@@ -16,9 +16,9 @@ import pytest
 import wandb
 from conftest import TINY, Wandb, records, wait_for
 
-from sweeps.states import TrialState
 from sweeps.reconcile import complete
 from sweeps.spec import SweepSpec
+from sweeps.states import TrialState
 from sweeps.store import Store
 from trainer import tracking
 from trainer.config import TrialConfig

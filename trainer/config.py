@@ -22,6 +22,7 @@ from trainer.registry import (
     ConfigError,
     expected,
 )
+from trainer.text import brief
 
 NUMERICS: Final = 1
 """Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
@@ -297,17 +298,19 @@ def _owner(key: str, parts: Mapping[str, Component], values: Mapping[str, Any]) 
 def _options(kind: str, part: Component, values: Mapping[str, Any]) -> dict[str, Any]:
     given = values.get(f"{kind}_options", {})
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{kind}_options", f"must be a mapping, not {given!r}")
+        raise ConfigError(f"{kind}_options", f"must be a mapping, not {brief(given)}")
     for key in given:
         if key not in part.options.model_fields:
             known = ", ".join(part.options.model_fields) or "none"
-            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {key!r}; its options: {known}")
+            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {brief(key)}; its options: {known}")
     try:
         return part.options(**given).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
-        option = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{kind}_options.{option}", f"{first['msg']} (got {first['input']!r})") from None
+        place = ".".join([f"{kind}_options", *(str(part) for part in first["loc"])])
+        cause = first.get("ctx", {}).get("error")
+        got = f" (got {brief(first['input'])})" if first["loc"] else ""
+        raise ConfigError(place, f"{cause or first['msg']}{got}") from None
 
 
 def _first(errors: list[ErrorDetails]) -> ConfigError:
@@ -317,4 +320,4 @@ def _first(errors: list[ErrorDetails]) -> ConfigError:
         return cause
     key = str(first["loc"][0]) if first["loc"] else "config"
     message = str(cause) if cause is not None else first["msg"]
-    return ConfigError(key, f"{message} (got {first['input']!r})")
+    return ConfigError(key, f"{message} (got {brief(first['input'])})")

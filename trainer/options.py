@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+LARGEST_COUNT: Final = 10**9
+"""Of epochs, rows, units ...: a larger number is a slip of the finger, and beyond 2^63 nothing can hold it."""
+LARGEST_MATRIX: Final = 10**7
+"""Entries of a convex problem's A: 80 MB."""
+LARGEST_COST: Final = 2 * 10**9
+"""n d^2 of a convex problem: factoring A takes about ten seconds on one core."""
+MAX_STACK: Final = 4096
+"""The largest K. A stack is padded to its K, so a K of a million would train a million rows for four trials."""
 
 
 class Options(BaseModel):
@@ -20,8 +29,17 @@ def number(value: object) -> object:
     return value
 
 
-Count = Annotated[int, BeforeValidator(number), Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(number), Field(ge=0)]
+def path_text(value: str) -> str:
+    """Refuse what can be no path on any file system. Raises `ValueError`."""
+    if "\0" in value:
+        raise ValueError("a path must not contain a NUL character")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(number), Field(ge=1, le=LARGEST_COUNT)]
+Whole = Annotated[int, BeforeValidator(number), Field(ge=0, le=LARGEST_COUNT)]
+Width = Annotated[int, BeforeValidator(number), Field(ge=1, le=MAX_STACK)]  # K, trials per stack
+PathText = Annotated[str, Field(min_length=1), AfterValidator(path_text)]
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -29,16 +47,28 @@ Flag = Annotated[bool, Field(strict=True)]
 class MLPOptions(Options):
     """Options of the model `mlp`."""
 
-    hidden: Count = 64  # units per hidden layer
-    layers: Whole = 2  # hidden layers; 0 is softmax regression, which is convex
+    hidden: Annotated[Count, Field(le=10**5)] = 64  # units per hidden layer
+    layers: Annotated[Whole, Field(le=1000)] = 2  # hidden layers; 0 is softmax regression, which is convex
 
 
 class ProblemOptions(Options):
-    """What the convex problems share."""
+    """What the convex problems share. Raises `ValueError` for a size that takes minutes or gigabytes to build."""
 
-    problem_seed: Whole = 0  # of A, b and x*; a trial's own seed draws x^0 and the mini-batches
+    n: Count  # rows of A
+    d: Count  # columns of A
+    problem_seed: Annotated[int, BeforeValidator(number), Field(ge=0, lt=2**63)] = 0
+    # of A, b and x*; a trial's own seed draws x^0 and the mini-batches
     record_every: Count = 1  # steps between two rows of the history, which are what `epochs` counts
     check: Flag = False  # refuse a radius that the paper's theorems do not cover
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        if self.n * self.d > LARGEST_MATRIX or self.n * self.d**2 > LARGEST_COST:
+            raise ValueError(
+                f"n = {self.n} with d = {self.d} is too large to be solved in closed form: n d may be "
+                f"{LARGEST_MATRIX:.0e}, n d^2 {LARGEST_COST:.0e}"
+            )
+        return self
 
 
 class RidgeOptions(ProblemOptions):

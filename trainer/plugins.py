@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from trainer.registry import CONDITIONAL, REGISTRY, Component, ConfigError, Declaration, expected, load
+from trainer.text import brief
 
 METHODS: Final = {
     "task": (),
@@ -45,7 +46,7 @@ def component(kind: str, name: object) -> Component:
         if target is not None:
             return _own(kind, name, target)
     names = expected(name, [*known, *_entry_points(kind)])
-    raise ConfigError(kind, f"unknown {kind} {name!r}; {names}, or an import path such as my_lab.rules:Name")
+    raise ConfigError(kind, f"unknown {kind} {brief(name)}; {names}, or an import path such as my_lab.rules:Name")
 
 
 def metrics_of(task: Component) -> tuple[str, ...]:
@@ -82,7 +83,9 @@ def _own(kind: str, name: str, target: str) -> Component:
     Raises `ConfigError` where it cannot be imported or lacks something.
     """
     if not _PATH.fullmatch(target):
-        raise ConfigError(kind, f"{target!r} is no import path; expected module:attribute, as in my_lab.rules:Name")
+        raise ConfigError(
+            kind, f"{brief(target)} is no import path; expected module:attribute, as in my_lab.rules:Name"
+        )
     module, _, attribute = target.partition(":")
     try:
         part: Any = load(target)
