@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +14,7 @@ from sweeps.plan import Plan
 from sweeps.provenance import device_model
 from sweeps.record import digits
 from sweeps.store import Store
+from trainer.cpus import usable_cpus
 
 MOST_RECORDS: Final = 2000
 """Records that are looked at; of a larger Store the sweep's own come first."""
@@ -111,7 +111,7 @@ def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, wi
 
 def _slots(cpus: int, gpus: float) -> int:
     """Stacks that this machine has room for."""
-    slots = len(os.sched_getaffinity(0)) // cpus
+    slots = usable_cpus() // cpus
     if gpus:
         slots = min(slots, int(len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) / gpus))
     return max(1, slots)
