@@ -55,6 +55,8 @@ def main() -> None:
         if isinstance(error, UserError):
             # One line, whatever a user's code says.
             print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+            if interruption.lost:
+                interruption.exit()
             sys.exit(2)
         if isinstance(error, BrokenPipeError):
             sys.stderr.close()  # the reader of our output has gone, as `head` does

@@ -120,22 +120,22 @@ class Interruption:
 
     def request(self, number: int) -> None:
         """As if the signal had come, but without its deadline: from another thread, by a word in the Store."""
-        if not self.signal:
+        if not self.is_over:
             self.signal = number
 
     def give_up(self, reason: str) -> None:
         """End the work for another reason, from another thread; who does not end in time is ended with this line."""
-        if not self.lost:
+        if not self.is_over:
             self.lost = reason
             with suppress(OSError):
                 os.write(self._writer, b"\0")
 
     def exit(self) -> NoReturn:
-        """Leave after a signal, when all is in order: what libraries do at the end of an interpreter can take long."""
+        """Leave when all is in order: what libraries do at the end of an interpreter can take longer than there is."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(self.exit_code)
+        os._exit(self.exit_code if self.signal else ERROR)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         """No more than this: the main thread may be anywhere, and hold any lock."""
@@ -165,14 +165,15 @@ class Interruption:
                 deadline = began + self._grace
                 threading.Thread(target=self._announce, args=(self._in_order,), daemon=True).start()
             elif time.monotonic() - began > REPEAT_SECONDS:
-                self.request(numbers[0] if numbers else 0)
+                self.signal = self.signal or (numbers[0] if numbers else 0)
                 self._exit()
 
-    def _exit(self) -> None:
-        if not self.signal:
-            with suppress(OSError):
-                os.write(2, f"error: {self.lost}\n".encode())
-        os._exit(self.exit_code if self.signal else ERROR)
+    def _exit(self) -> NoReturn:
+        if self.signal:
+            os._exit(self.exit_code)
+        with suppress(OSError):
+            os.write(2, f"error: {self.lost}\n".encode())
+        os._exit(ERROR)
 
     def _announce(self, in_order: bool) -> None:
         """Ask the workers to stop, and say so. In a thread of its own: a Store that does not answer holds nobody up."""
@@ -181,7 +182,7 @@ class Interruption:
             self._ask_to_stop()
         except Exception as error:
             trouble = f" (cannot ask the workers to stop: {error})"
-        if in_order and self.signal:
+        if in_order and not self.lost:
             with suppress(OSError, RuntimeError, ValueError):
                 print(f"\ninterrupted: saving completed epochs before exiting{trouble}", file=sys.stderr, flush=True)
 
