@@ -39,7 +39,7 @@ class Interruption:
         self.signal = 0
         self.lost = ""  # why the work cannot go on, where something else than a signal ends it
         self._signals = signals
-        self._grace = EXIT_SECONDS
+        self.grace = EXIT_SECONDS  # from the first signal to the end of the process
         self._in_order = self._raised = False
         self._ask_to_stop: Callable[[], None] = lambda: None
         self._before: dict[int, Any] = {}
@@ -106,7 +106,7 @@ class Interruption:
         self.install()
         if self.signal:
             raise SystemExit(self.exit_code)
-        self._ask_to_stop, self._grace, self._in_order = ask_to_stop, seconds, True
+        self._ask_to_stop, self.grace, self._in_order = ask_to_stop, seconds, True
 
     @property
     def exit_code(self) -> int:
@@ -162,7 +162,7 @@ class Interruption:
                 if numbers:
                     self.request(numbers[0])
                 began = time.monotonic()
-                deadline = began + self._grace
+                deadline = began + self.grace
                 threading.Thread(target=self._announce, args=(self._in_order,), daemon=True).start()
             elif time.monotonic() - began > REPEAT_SECONDS:
                 self.signal = self.signal or (numbers[0] if numbers else 0)

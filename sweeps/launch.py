@@ -20,7 +20,7 @@ import ray
 from ray import tune
 
 from sweeps.decisions import Supply
-from sweeps.interruption import Interruption
+from sweeps.interruption import EXIT_SECONDS, GRACE_SECONDS, Interruption
 from sweeps.local_ray import local_ray, watched_cluster
 from sweeps.plan import FINAL, StackPlan, TrialState
 from sweeps.preflight import import_paths
@@ -78,12 +78,17 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
     interruption = Interruption.of_process()
     with (
         Registration(
-            store, spec.name, lambda: interruption.request(signal.SIGTERM), settings.launch_id
+            store,
+            spec.name,
+            asked=lambda: interruption.request(signal.SIGTERM),
+            lost=lambda reason: interruption.give_up(f"{reason}; {RESUME}"),
+            launch_id=settings.launch_id,
         ) as registration,
-        interruption.in_order(registration.ask_to_stop),
+        interruption.in_order(registration.ask_to_stop, EXIT_SECONDS),
     ):
         with one_line_errors(), _ray(settings, interruption) as folder:
             interruption.install()  # ray.init has replaced a handler
+            interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
             _check_resources(spec, settings.address)
             supply = Supply(spec, store, settings.data)
@@ -260,7 +265,8 @@ class _Rounds:
             ),
         )
         try:
-            return list(tuner.fit().errors)
+            # Tune has a text where it cannot unpickle what a worker raised.
+            return [e if isinstance(e, Exception) else RuntimeError(e) for e in tuner.fit().errors]
         except Exception as error:  # Tune does not expect this one; actors that it has lost end by themselves
             if not is_memory(error):
                 raise

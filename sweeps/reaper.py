@@ -23,9 +23,9 @@ GRACE_SECONDS: Final = 3.0
 LONGEST_SECONDS: Final = 60.0
 
 
-def marked(mark: str) -> dict[int, str]:
+def marked(mark: str, variable: str = MARK) -> dict[int, str]:
     """By pid, the command lines of the living processes that carry the mark; none where there is no /proc."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{variable}={mark}".encode()
     found = {}
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
@@ -57,11 +57,11 @@ def kill(pids: Iterable[int]) -> None:
             continue
 
 
-def main(mark: str, folder: str) -> None:
+def main(mark: str, folder: str, patience: float = GRACE_SECONDS) -> None:
     """Wait for the launch's end; a byte before it says that Ray has been shut down in order."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are the launch's; it ends, and then this does
-    grace = 0.0 if os.read(0, 1) else GRACE_SECONDS
+    grace = 0.0 if os.read(0, 1) else patience
     ended = time.monotonic()
     while (left := marked(mark)) and time.monotonic() - ended < LONGEST_SECONDS:
         if time.monotonic() - ended >= grace:
@@ -71,4 +71,4 @@ def main(mark: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:]))

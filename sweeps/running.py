@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from sweeps.claims import HEARTBEAT_SECONDS, STALE_SECONDS, Holder
-from sweeps.files import StoreError
+from sweeps.files import OutOfReachError, StoreError
 from sweeps.process import Process
 from sweeps.store import Store
 
@@ -26,13 +26,16 @@ log = logging.getLogger("polysweep.store")
 class Registration:
     """One launch of a sweep while it runs: `launch-<id>.json` beats, `stop-<id>` tells it and its workers to stop."""
 
-    def __init__(self, store: Store, sweep: str, asked: Callable[[], None], launch_id: str = "") -> None:
-        """`asked()` is called, in a thread, when the stop file has appeared."""
+    def __init__(
+        self, store: Store, sweep: str, asked: Callable[[], None], lost: Callable[[str], None], launch_id: str = ""
+    ) -> None:
+        """In a thread, `asked()` is called when the stop file has appeared, `lost(reason)` when the Store is gone."""
         self._store = store
         self.id = launch_id or secrets.token_hex(8)
         self._path = f"sweeps/{sweep}/launch-{self.id}.json"
         self.stop_file = f"sweeps/{sweep}/stop-{self.id}"
         self._asked = asked
+        self._lost = lost
         self._sweep = sweep
         self._since = time.time()
         self._beats = 0
@@ -74,6 +77,9 @@ class Registration:
                 if not asked and self._store.files.exists(self.stop_file):
                     asked = True
                     self._asked()
+            except OutOfReachError as error:  # waited for as long as a launch waits
+                self._lost(str(error))
+                return
             except StoreError as error:
                 log.warning("%s", error)
 
