@@ -323,14 +323,26 @@ def test_a_ray_that_has_died_ends_the_launch_with_one_line(
     wait_for(lambda: not living(mark), 60)
 
 
+IMPATIENT = """
+from sweeps import rayenv
+prepare = rayenv.prepare
+def then_impatient(*arguments, **options):
+    prepare(*arguments, **options)  # before Ray is imported
+    import sweeps.launch
+    sweeps.launch.MEMORY_SECONDS = (0.1, 0.1)
+rayenv.prepare = then_impatient
+from polysweep import main
+main()
+"""
+
+
 @pytest.mark.long
 def test_a_machine_without_memory_ends_the_launch_with_one_line_after_it_has_waited(
     begin: Begin, mark: str, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's memory monitor ends every worker; no trial has failed, so it is not exit code 1."""
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
-    code = "import sweeps.launch as m; m.MEMORY_SECONDS = (0.1, 0.1); from polysweep import main; main()"
-    process = begin("-c", code, "launch", spec_file(**LASTING), "--store", tmp_path / "store", isolated=True)
+    process = begin("-c", IMPATIENT, "launch", spec_file(**LASTING), "--store", tmp_path / "store", isolated=True)
     said = process.communicate(timeout=300)[0]
     assert process.returncode == 2, said
     last = said.splitlines()[-1]
