@@ -43,10 +43,11 @@ def cause_of(error: BaseException) -> str:
     if is_memory(error):
         used = re.search(r"was ([\d.]+ ?[KMGT]?B used / [\d.]+ ?[KMGT]?B) limit", text)
         return f"a machine is short of memory ({used[1]})" if used else "a machine is short of memory"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "connection error code 2" in text:  # so says Ray of a process that is gone without a word
+        return "a worker process was killed, by somebody or by the kernel for want of memory"
     if isinstance(root, RayActorError):
-        died = re.search(r"Worker exit detail: (.*?)(?:\. |$)", text)
-        return f"a worker process died ({_short(died[1])})" if died else "a worker process died"
+        return "a worker process died"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Failure #")]
     if not lines:
         return type(root).__name__
     is_traceback = any(line.startswith(("File ", "ray::", "Traceback")) for line in lines)

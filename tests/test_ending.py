@@ -466,6 +466,20 @@ def test_rays_errors_are_one_line_with_their_cause_first() -> None:
         assert str(told.value).startswith(words) and "\n" not in str(told.value) and len(str(told.value)) < 400
 
 
+def test_what_tune_says_of_a_worker_is_cut_to_its_cause() -> None:
+    """Tune numbers failures, and has a text where it cannot unpickle an error."""
+    traceback = (
+        "Failure # 1 (occurred at 1)\nray::StackTrainable.train()\n  File x\nRuntimeError: can't allocate memory\n"
+    )
+    killed = (
+        "Failure # 2\nThe actor died.\nWorker unexpectedly exits with a connection error code 2. End of file. "
+        + "x" * 999
+    )
+    assert cause_of(RuntimeError(traceback)) == "RuntimeError: can't allocate memory"
+    assert cause_of(RuntimeError(killed)).startswith("a worker process was killed, by somebody or by the kernel")
+    assert len(cause_of(RuntimeError("x" * 1287))) < 310
+
+
 def test_an_error_that_is_not_rays_is_raised_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError), one_line_errors():
         _ = 1 / 0
