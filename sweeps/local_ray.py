@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any, Final
 
 import ray
@@ -21,6 +22,7 @@ from sweeps.ray_errors import RESUME
 from trainer.cpus import usable_cpus
 
 POLL_SECONDS: Final = 2.0
+LOOKS: Final = 30
 LOST_SECONDS: Final = 40.0
 """How long a cluster may be silent; Ray itself would end the process without a word after 60."""
 _NEEDED: Final = {
@@ -84,8 +86,8 @@ def _ended_at_once() -> Iterator[None]:
 def _watch_processes(mark: str, over: threading.Event, lost: Callable[[str], None]) -> None:
     """Until one of the processes that Ray needs is gone."""
     known: dict[str, int] = {}
-    while True:
-        if len(known) < len(_NEEDED):  # the agents may be a little later than Ray says
+    for poll in count():
+        if len(known) < len(_NEEDED) and poll < LOOKS:  # the agents may be a little later than Ray says
             for pid, line in reaper.marked(mark).items():
                 known |= {name: pid for name, look in _NEEDED.items() if name not in known and re.search(look, line)}
         gone = [name for name, pid in known.items() if not reaper.is_alive(pid)]

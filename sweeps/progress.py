@@ -83,7 +83,7 @@ class Progress:
             if value is not None:
                 better = max if self._spec.metric.goal == "maximize" else min
                 self._best = value if self._best is None else better(self._best, value)
-        self._show(self._note(), say_left=True)
+        self._show(self._note())
 
     def _set(self, trial_id: str, outcome: str, epoch: int) -> None:
         if trial_id not in self._trials:
@@ -103,18 +103,22 @@ class Progress:
         """Trials that have ended."""
         return self._ended
 
-    def _show(self, note: str, *, say_left: bool = False) -> None:
-        left = self._time_left()
-        self._bar.update(self._task, completed=self.done, note=note, left=UNKNOWN if left is None else str(left))
+    def tick(self) -> None:
+        """Say where it stands, if it is time to, though nothing has happened."""
+        if not self._console.is_terminal and time.monotonic() - self._printed_at >= PLAIN_SECONDS:
+            self._show(self._note())
+
+    def _show(self, note: str) -> None:
+        seconds = self._time_left()
+        left = UNKNOWN if seconds is None else str(seconds)
+        self._bar.update(self._task, completed=self.done, note=note, left=left)
         now = time.monotonic()
         if not self._console.is_terminal and now - self._printed_at >= PLAIN_SECONDS:
             self._printed_at = now
-            share = f"{100 * self.done // self._total} %" if self._total else "0 %"
-            parts = [f"{self._spec.name}: {self.done}/{self._total} trials", share]
-            parts += [f"ETA {left}"] if left is not None and say_left else []
-            self._console.print(
-                ", ".join([*parts, *([note] if note else [])]), highlight=False, soft_wrap=True, markup=False
-            )
+            share = 100 * self.done // self._total if self._total else 0
+            parts = [f"{self._spec.name}: {self.done}/{self._total} trials", f"{share} %", f"ETA {left}", note]
+            text = ", ".join(part for part in parts if part)
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False)
             self._console.file.flush()
 
     def _note(self) -> str:

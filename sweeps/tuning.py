@@ -152,6 +152,10 @@ class Watcher(tune.Callback, tune.Stopper):
             if self._offline and row.outcome in FINAL:
                 self._offline.ended(row.trial_id)
 
+    def on_step_end(self, iteration: int, trials: list[Trial], **_info: Any) -> None:  # noqa: ARG002
+        """Some time has passed."""
+        self._progress.tick()
+
     def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
         """Never stop one stack only."""
         return False

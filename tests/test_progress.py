@@ -36,14 +36,22 @@ def test_a_log_file_gets_few_lines_with_counts_time_left_best_and_cells(monkeypa
     assert third == f"file: 16/18 trials, 88 %, ETA 0:00:04, {best.format('0.3000')}"
 
 
-def test_a_plain_line_names_the_running_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_line_names_the_running_cells_and_comes_also_where_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     spec, out = parse(GOOD), io.StringIO()
     with Progress(spec, {}, Console(file=out, width=300)) as progress:
         clock[0] = 10.0
         progress.update([RowProgress(spec.trials[0].trial_id, 1, "running", {})])
-    assert out.getvalue().endswith("running rho=0.1 scheduler=constant\n"), out.getvalue()
+        clock[0] = 15.0
+        progress.tick()
+        clock[0] = 20.0
+        progress.tick()
+    first, second = out.getvalue().splitlines()
+    assert first == "file: 0/18 trials, 0 %, ETA 0:05:50, running rho=0.1 scheduler=constant"
+    assert second == "file: 0/18 trials, 0 %, ETA 0:11:40, running rho=0.1 scheduler=constant", "in a long epoch too"
 
 
 class Flushed(io.StringIO):
