@@ -19,6 +19,7 @@ from sweeps.process import Process
 from sweeps.store import Store
 
 POLL_SECONDS: Final = 1.0
+_STOP = re.compile(r"stop-([0-9a-f]+)")
 _LAUNCH = re.compile(r"launch-([0-9a-f]+)\.json")
 log = logging.getLogger("polysweep.store")
 
@@ -43,7 +44,7 @@ class Registration:
         self._thread = threading.Thread(target=self._run, name="launch", daemon=True)
 
     def __enter__(self) -> Self:
-        launches(self._store, self._sweep, clean=True)
+        self._remove_leftovers()
         self._beat()
         self._thread.start()
         return self
@@ -56,6 +57,15 @@ class Registration:
         with suppress(StoreError):  # else it goes stale
             self._store.files.remove(self.stop_file)
             self._store.files.remove(self._path)
+
+    def _remove_leftovers(self) -> None:
+        """What killed launches have left: their registrations, and what told them to stop."""
+        folder = f"sweeps/{self._sweep}"
+        told = [match[1] for name in self._store.files.names(folder) if (match := _STOP.fullmatch(name))]
+        alive = launches(self._store, self._sweep, clean=True)
+        for launch in told:
+            if launch not in alive:
+                self._store.files.remove(f"{folder}/stop-{launch}")
 
     def ask_to_stop(self) -> None:
         """Tell this launch's workers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -276,7 +277,8 @@ def test_every_instant_of_a_start_and_every_signal_end_all_of_it_and_lose_nothin
     begin: Begin, run: Run, mark: str, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     """The first 15 s in steps of half a second, or of ENDING_STEP seconds."""
-    spec, store = spec_file(**LASTING), tmp_path / "store"
+    parameters = {**LASTING["parameters"], "epochs": {"value": 150}}
+    spec, store = spec_file(**{**LASTING, "parameters": parameters}), tmp_path / "store"
     kinds = [(number, group) for group in (False, True) for number in (*SIGNALS, signal.SIGKILL)]
     step = float(os.environ.get("ENDING_STEP", "0.5"))
     epochs: dict[str, int] = {}
@@ -321,6 +323,21 @@ def test_a_ray_that_has_died_ends_the_launch_with_one_line(
     assert "Ray has died (" in said[-1] and "the same command resumes from what is stored" in said[-1]
     assert all(line.startswith("small: ") for line in said[:-1]), "what starts, how far it is, and why it ended"
     wait_for(lambda: not living(mark), 60)
+
+
+def test_a_ray_that_cannot_start_is_one_line(
+    begin: Begin, mark: str, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sockets' names would be too long."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    process = begin("-m", "polysweep", "launch", spec_file(**LASTING), "--store", tmp_path / "store", isolated=True)
+    said = process.communicate(timeout=180)[0].splitlines()
+    assert process.returncode == 2 and len(said) == 2, said
+    assert said[1].startswith("error: Ray: ") and "AF_UNIX path length" in said[1]
+    wait_for(lambda: not living(mark), 60)
+    assert not list(folder.iterdir()), "nothing is left of it"
 
 
 IMPATIENT = """
@@ -543,6 +560,24 @@ def test_nothing_heavy_is_imported_before_the_signals_are_taken_over(mark: str) 
     code = "import sys; import polysweep; print([m for m in ('typer', 'rich', 'numpy', 'pandas') if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+def test_what_killed_launches_leave_in_the_store_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    from sweeps.process import Process
+    from sweeps.running import Registration
+    from sweeps.store import Store
+
+    store = Store(str(tmp_path))
+    dead = {"process": {**vars(Process.this()), "started": 1}, "since": 0.0, "beats": 1, "released": False}
+    store.files.write("sweeps/small/launch-0a.json", json.dumps(dead).encode())
+    for name in ("stop-0a", "stop-0b"):
+        store.files.write(f"sweeps/small/{name}", b"")
+    with Registration(store, "small", lambda: None, lambda _: None) as alive:
+        alive.ask_to_stop()
+        with Registration(store, "small", lambda: None, lambda _: None) as other:
+            names = {f"launch-{alive.id}.json", f"stop-{alive.id}", f"launch-{other.id}.json"}
+            assert set(store.files.names("sweeps/small")) == names
+    assert not store.files.names("sweeps/small")
 
 
 def test_what_a_killed_process_was_decoding_is_removed_once_nobody_decodes(tmp_path: Path) -> None:
