@@ -24,6 +24,7 @@ from rich.table import Table
 
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
+from trainer.cpus import usable_cpus
 
 BARE = """
 import os, sys, tempfile
@@ -154,7 +155,7 @@ def main() -> None:
             "bare Ray Tune": [timed([sys.executable, "-c", BARE, n]) for n in (few, many)],
             "polysweep": [polysweep(n, Path(folder)) for n in (few, many)],
         }
-    table = Table(title=f"near-zero trials, {len(os.sched_getaffinity(0))} cores")
+    table = Table(title=f"near-zero trials, {usable_cpus()} cores")
     for column in ("", f"{few} trials", f"{many} trials", "per trial (slope)", "start-up"):
         table.add_column(column, justify="right" if column else "left")
     for name, (low, high) in walls.items():

@@ -12,7 +12,6 @@ mini-batches in one call; nobody starts with that, but it says how much of the r
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -33,6 +32,7 @@ from threadpoolctl import threadpool_limits
 from sweeps.spec import SweepSpec
 from trainer.config import TrialConfig
 from trainer.coverage import problem_for
+from trainer.cpus import usable_cpus
 from trainer.train import train
 
 ROOT = Path(__file__).parent.parent
@@ -188,7 +188,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     threadpool_limits(1)  # of NumPy's BLAS
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cpus()
     table = Table(
         "grid", "repeats", "trials", "largest K", "iterations x trials / s, one core", f"{cores} cores", "NumPy loop",
         "lean loop", "one core / loop", f"{cores} cores / loop", f"{cores} cores / lean",

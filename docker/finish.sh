@@ -2,7 +2,7 @@
 # The last step of a target: install the wheel, check torch, say what the image is.
 set -eu
 python -m pip install --no-deps --no-index --no-compile /dist/*.whl
-for package in trainer sweeps analysis; do
+for package in polysweep trainer sweeps analysis; do
     python -m compileall -q --invalidation-mode checked-hash /opt/venv/lib/python3*/site-packages/"$package"
 done
 install -d /opt/polysweep

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from analysis.cli import app as analysis_app
+from sweeps.interruption import Interruption
 from sweeps.options import (
     DEFAULT_STORE,
     DataOption,
@@ -26,6 +27,7 @@ from sweeps.options import (
 )
 from sweeps.preflight import import_paths
 from sweeps.printing import say, warn
+from trainer import __version__
 from trainer.registry import UserError
 from trainer.text import printable
 
@@ -37,7 +39,6 @@ app = typer.Typer(
     help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, stop, logs, sync, "
     "pull, table, plot, compare, report, dashboard.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -45,18 +46,39 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point: errors of the user and interruptions become exit codes."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    interruption = Interruption.of_process()
+    interruption.install(for_process=True)
     sys.path += import_paths()
     try:
         app()
-    except UserError as error:
-        message = printable(" ".join(str(error).splitlines()))  # one line, whatever a user's code says
-        print(f"error: {message}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, as `head` does
-        sys.exit(128 + signal.SIGPIPE)
+    except BaseException as error:
+        if interruption.signal:  # it can break off anything anywhere, also where it becomes another error
+            interruption.exit()
+        if isinstance(error, UserError):
+            message = printable(" ".join(str(error).splitlines()))  # one line, whatever a user's code says
+            print(f"error: {message}", file=sys.stderr)
+            if interruption.lost:
+                interruption.exit()
+            sys.exit(2)
+        if isinstance(error, BrokenPipeError):
+            sys.stderr.close()  # the reader of our output has gone, as `head` does
+            sys.exit(128 + signal.SIGPIPE)
+        raise
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"polysweep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 @app.command()

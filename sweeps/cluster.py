@@ -18,7 +18,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ import ray
 from ray.job_submission import JobStatus, JobSubmissionClient
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeps.interruption import Interruption
 from sweeps.launch import LaunchResult, Settings, launch
 from sweeps.provenance import THIS_VERSION, commit, said_version
 from sweeps.rayenv import passed_on
@@ -43,9 +46,11 @@ LARGEST_REQUIREMENTS: Final = 2**20  # bytes
 SECONDS: Final = 10.0
 CLIENT_PORT: Final = 10001
 HELLO_SECONDS: Final = 120.0
+ON_HEAD_SECONDS: Final = 12.0
+"""For a driver on the head to stop in order."""
 START_SECONDS: Final = 6.0
 """How long a submitted job is watched for an error at its start."""
-PACKAGES: Final = ("trainer", "sweeps", "analysis")
+PACKAGES: Final = ("polysweep", "trainer", "sweeps", "analysis")
 _ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
 
@@ -74,7 +79,7 @@ def submit(
         )
     use_wandb_settings(spec.project, spec.entity)
     _check_dashboard(address, insecure)
-    command = ["python", "-m", "sweeps.cli", "launch", f"{spec.name}.yaml", "--store", store, *flags]
+    command = ["python", "-m", "polysweep", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
     for option, value in (("--wandb", wandb), ("--data-dir", data)):
         command += [] if value is None else [option, value]
@@ -151,10 +156,9 @@ def start_at(address: str, spec: SweepSpec, store: Store, options: Options) -> i
 
 def _here(spec: SweepSpec, settings: Settings) -> LaunchResult:
     """The driver is this process."""
-    if ray.is_initialized():
-        return launch(spec, settings, lambda: _check_nodes(settings))
-    with _connected("auto", spec):
-        return launch(spec, settings, lambda: _check_nodes(settings))
+    with nullcontext() if ray.is_initialized() else _connected("auto", spec):
+        is_alive = partial(_answers, ray.get_runtime_context().gcs_address)
+        return launch(spec, replace(settings, is_alive=is_alive), lambda: _check_nodes(settings))
 
 
 def _on_head(spec: SweepSpec, store: Store, options: Options) -> int:
@@ -170,11 +174,13 @@ def _on_head(spec: SweepSpec, store: Store, options: Options) -> int:
     )
     running = task.remote(spec.text, spec.name, store.root, there, probe)
     try:
+        with Interruption.of_process().in_order(lambda: None, ON_HEAD_SECONDS) as interruption:
+            while not ray.wait([running], timeout=0.5)[0]:
+                if interruption.signal:
+                    with suppress(UserError):
+                        stop(store, spec.name, print, seconds=8.0, only=there["launch_id"])
+                    return interruption.exit_code
         code, error = ray.get(running)
-    except (KeyboardInterrupt, SystemExit) as end:
-        with suppress(UserError):
-            stop(store, spec.name, print, seconds=8.0, only=there["launch_id"])
-        raise SystemExit(130 if isinstance(end, KeyboardInterrupt) else end.code) from None
     except (ray.exceptions.RayError, ConnectionError) as lost:
         last = str(lost).strip().splitlines()[-1]
         raise UserError(f"the driver on the head was lost ({last}); the same command continues") from None
@@ -303,6 +309,10 @@ def _call(target: str, method: str, token: str) -> grpc.StatusCode:
             found: grpc.StatusCode = error.code()
             return found
     return grpc.StatusCode.OK
+
+
+def _answers(target: str) -> bool:
+    return _call(target, _ALIVE, _token()) not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _token() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +15,7 @@ from sweeps.stacks import StackPlan
 from sweeps.states import TrialState
 from sweeps.store import Store
 from sweeps.sweep_index import Resources
+from trainer.cpus import usable_cpus
 
 MOST_RECORDS: Final = 2000
 """Records that are looked at; of a larger Store the sweep's own come first."""
@@ -125,7 +125,7 @@ def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, wi
 
 def _slots(cpus: int, gpus: float) -> int:
     """Stacks that this machine has room for."""
-    slots = len(os.sched_getaffinity(0)) // cpus
+    slots = usable_cpus() // cpus
     if gpus:
         slots = min(slots, int(len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) / gpus))
     return max(1, slots)

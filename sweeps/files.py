@@ -72,6 +72,10 @@ class UnreadableError(StoreError):
     """A file or folder that cannot be read for a reason of its own: others may be fine; waiting does not help."""
 
 
+class OutOfReachError(StoreError):
+    """A Store that has failed for as long as it is waited for."""
+
+
 class NotOursError(StoreError):
     """A write that came too late: the trial is another process's by now."""
 
@@ -126,6 +130,7 @@ class Files(ABC):
 
     def __init__(self) -> None:
         self.gives_up: Callable[[], bool] = lambda: False  # asked while waiting: whether to wait no longer
+        self._failing: dict[str, float] = {}  # by action, since when every call of that kind has failed
 
     def read(self, path: str) -> bytes | None:
         """A file's content, None where there is no such file. Raises `UnreadableError` where that is no plain file."""
@@ -218,26 +223,35 @@ class Files(ABC):
     def _patiently(self, path: str, action: str, call: Callable[[], T]) -> T:
         """The call's answer; while it fails for a reason that may pass, it is repeated.
 
-        Raises `StoreError` where it fails for good or for longer than `patience`; `FileNotFoundError` is an answer.
+        The patience of one outage is spent once: calls after that are tried, and not repeated until one has succeeded.
+
+        Raises `OutOfReachError` where it fails for longer than `patience`, `StoreError` where it fails for good;
+        `FileNotFoundError` is an answer.
         """
-        since, wait, said = time.monotonic(), FIRST_WAIT, False
+        since, wait = time.monotonic(), FIRST_WAIT
         while True:
             try:
-                return call()
+                answer = call()
             except (FileNotFoundError, StoreError):
                 raise
             except Exception as error:
                 if not isinstance(error, OSError) and not self._is_its_own(error):
                     raise
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                late = time.monotonic() - since + wait > self.patience
-                if self._is_for_good(error) and action in ("read", "listed"):
-                    raise UnreadableError(f"{self.path(path)}: cannot be {action}: {reason}") from None
-                if late or self._is_for_good(error) or self.gives_up():
-                    raise StoreError(f"{self.path(path)}: cannot be {action}: {reason}") from None
-                if not said:
-                    log.warning("%s: cannot be %s (%s); trying again", self.path(path), action, reason)
-                    said = True
+                what = f"{self.path(path)}: cannot be {action}: {reason}"
+                if self._is_for_good(error):
+                    kind = UnreadableError if action in ("read", "listed") else StoreError
+                    raise kind(what) from None
+                known = self._failing.setdefault(action, since)
+                late = time.monotonic() - min(since, known) + wait > self.patience
+                if late or self.gives_up():
+                    raise OutOfReachError(what) from None
+                if known == since:  # the first of this outage says it for all
+                    log.warning("%s; trying again", what)
+                    self._failing[action] = known - 1e-6  # said
+            else:
+                self._failing.pop(action, None)
+                return answer
             time.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 

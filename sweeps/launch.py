@@ -7,7 +7,6 @@ checkpoints and identities are not used: what a trial is and where it stands is 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import tempfile
@@ -21,10 +20,12 @@ import ray
 from ray import tune
 
 from sweeps.decisions import Supply
-from sweeps.interruption import Interruption
+from sweeps.interruption import EXIT_SECONDS, GRACE_SECONDS, Interruption
+from sweeps.local_ray import local_ray, watched_cluster
 from sweeps.preflight import import_paths
 from sweeps.progress import Progress
 from sweeps.provenance import THIS_VERSION
+from sweeps.ray_errors import RESUME, cause_of, first_error, is_memory, one_line_errors
 from sweeps.reconcile import OfflineWriter
 from sweeps.record import Job
 from sweeps.rows import RowProgress
@@ -39,6 +40,8 @@ from trainer.tracking import Mode
 
 WAIT_SECONDS: Final = 1.0
 FRUITLESS_ROUNDS: Final = 2
+MEMORY_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Waits between rounds whose workers were all ended for want of memory."""
 INFRASTRUCTURE_RETRIES: Final = 3
 """Times that Tune starts a job again whose worker or node has died; after that the next round takes it up."""
 
@@ -64,6 +67,7 @@ class Settings:
     address: str | None = None  # of a cluster; None: a Ray of this process's own
     patience: float = 0.0  # of the workers' Store
     launch_id: str = ""
+    is_alive: Callable[[], bool] = lambda: True  # whether the cluster answers
 
 
 def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lambda: None) -> LaunchResult:
@@ -72,14 +76,20 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
     `check` is called once Ray is up. Raises `UserError` where the machines lack what a stack asks for.
     """
     store = settings.store
-    interruption = Interruption()
-    interruption.install()
-    with Registration(
-        store, spec.name, lambda: interruption.request(signal.SIGTERM), settings.launch_id
-    ) as registration:
-        interruption.ask_to_stop = registration.ask_to_stop
-        with _ray(settings) as folder:
-            interruption.install()
+    interruption = Interruption.of_process()
+    with (
+        Registration(
+            store,
+            spec.name,
+            asked=lambda: interruption.request(signal.SIGTERM),
+            lost=lambda reason: interruption.give_up(f"{reason}; {RESUME}"),
+            launch_id=settings.launch_id,
+        ) as registration,
+        interruption.in_order(registration.ask_to_stop, EXIT_SECONDS),
+    ):
+        with one_line_errors(), _ray(settings, interruption) as folder:
+            interruption.install()  # ray.init has replaced a handler
+            interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
             _check_resources(spec, settings.address)
             supply = Supply(spec, store, settings.data)
@@ -90,8 +100,9 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
                     rounds.run()
             finally:
                 if offline:
-                    offline.close(wait=not interruption.signal)
-    interruption.uninstall()
+                    offline.close(wait=not interruption.is_over)
+        if interruption.lost and not interruption.signal:
+            raise UserError(interruption.lost)
     states = supply.states()
     if interruption.signal:
         return LaunchResult(supply.spec, states, interruption.exit_code)
@@ -137,11 +148,11 @@ class _Rounds:
         self._registration = registration
 
     def run(self) -> None:
-        """Until nothing is left, or a signal has come."""
+        """Until nothing is left, or the work is to end."""
         before: object = None
         unchanged = 0
         errors: Sequence[Exception] = []
-        while not self._interruption.signal:
+        while not self._interruption.is_over:
             states = self._supply.states()
             self._progress.grow(self._supply.spec)
             self._progress.refresh(states)
@@ -150,9 +161,11 @@ class _Rounds:
             if self._supply.has_more(made):
                 stands = {trial_id: (state.state, state.width, state.epoch) for trial_id, state in states.items()}
                 unchanged = unchanged + 1 if before == stands else 0
-                if unchanged >= FRUITLESS_ROUNDS:  # another one would change nothing either
+                if any(map(is_memory, errors)):
+                    self._wait_for_memory(unchanged, errors)
+                elif unchanged >= FRUITLESS_ROUNDS:  # another one would change nothing either
                     if errors:
-                        raise UserError(_first_error(errors))
+                        raise UserError(first_error(errors))
                     return
                 before = stands
                 errors = self._fit()
@@ -163,9 +176,25 @@ class _Rounds:
             else:
                 return
 
+    def _wait_for_memory(self, fruitless: int, errors: Sequence[Exception]) -> None:
+        """A worker that Ray ends for want of memory is preempted: its stack goes on when there may be some.
+
+        Raises `UserError` where several rounds in a row have come to nothing.
+        """
+        cause = cause_of(next(filter(is_memory, errors)))
+        if fruitless >= len(MEMORY_SECONDS):
+            raise UserError(
+                f"{cause}, and Ray ends every worker there: free some, or lower launch.concurrency or launch.stack; "
+                f"{RESUME}"
+            )
+        deadline = time.monotonic() + MEMORY_SECONDS[fruitless]
+        while time.monotonic() < deadline and not self._interruption.is_over:
+            self._progress.note(f"waiting: {cause}")
+            time.sleep(WAIT_SECONDS)
+
     def _next_job(self) -> dict[str, Any] | None:
         """The next job as the config of a Tune trial."""
-        if self._interruption.signal:
+        if self._interruption.is_over:
             return None
         found = self._supply.next()
         if found is None:
@@ -212,7 +241,7 @@ class _Rounds:
         Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
         """
         wanted = self._supply.spec.launch
-        results = tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(StackTrainable, {"cpu": wanted.cpus, "gpu": wanted.gpus}),
             param_space={
                 "online": self._settings.wandb == "online",
@@ -234,8 +263,14 @@ class _Rounds:
                 failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
-        ).fit()
-        return list(results.errors)
+        )
+        try:
+            # Tune has a text where it cannot unpickle what a worker raised.
+            return [e if isinstance(e, Exception) else RuntimeError(e) for e in tuner.fit().errors]
+        except Exception as error:  # Tune does not expect this one; actors that it has lost end by themselves
+            if not is_memory(error):
+                raise
+            return [error.with_traceback(None)]
 
     def _slots(self) -> int:
         """Stacks that there is room for."""
@@ -244,34 +279,21 @@ class _Rounds:
         return max(1, min(slots, int(resources.get("GPU", 0) / wanted.gpus)) if wanted.gpus else slots)
 
 
-def _first_error(errors: Sequence[Exception]) -> str:
-    """What a user is told of stacks that no worker could run."""
-    lines = [line.strip() for line in str(errors[0]).splitlines() if line.strip()]
-    return f"{len(errors)} stacks could not be run: {lines[-1] if lines else type(errors[0]).__name__}"
-
-
 @contextmanager
-def _ray(settings: Settings) -> Iterator[str]:
+def _ray(settings: Settings, interruption: Interruption) -> Iterator[str]:
     """Ray, of this process's own or a cluster's; yields a folder for Tune that goes with it."""
-    verbose = settings.verbose
+    level = logging.INFO if settings.verbose else logging.CRITICAL
+    logging.getLogger("ray").setLevel(level)
+    options: dict[str, Any] = {"log_to_driver": settings.verbose, "logging_level": level}
     folder = tempfile.mkdtemp(prefix="polysweep-")
-    logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.CRITICAL)
-    options: dict[str, Any] = {
-        "log_to_driver": verbose,
-        "logging_level": logging.INFO if verbose else logging.CRITICAL,
-    }
-    if settings.address is None:
-        options |= {
-            "address": "local",
-            "num_cpus": len(os.sched_getaffinity(0)),
-            "include_dashboard": False,
-            "_temp_dir": folder,
-        }
     try:
-        if settings.address is None or not ray.is_initialized():
-            ray.init(**options)
-        yield folder
-    finally:
         if settings.address is None:
-            ray.shutdown()
+            with local_ray(folder, options, interruption.give_up):
+                yield folder
+        else:
+            if not ray.is_initialized():
+                ray.init(**options)
+            with watched_cluster(settings.is_alive, interruption.give_up):
+                yield folder
+    finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a launch shows: trials done of all, running cells, time left, best so far."""
+"""What a launch shows: trials done of all, percent, time left; best so far and running cells where there is room."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
 from sweeps.states import FINAL, TrialState
 from trainer.history import shown_number
 
-PLAIN_SECONDS: Final = 15.0
+PLAIN_SECONDS: Final = 10.0
+UNKNOWN: Final = "-:--:--"
 
 
 class Progress:
-    """A live bar on a terminal; elsewhere one plain line at most every 15 s."""
+    """A live bar on a terminal; elsewhere one plain line at most every 10 s."""
 
     def __init__(self, spec: SweepSpec, states: Mapping[str, TrialState], console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
@@ -31,17 +33,20 @@ class Progress:
         self._done_epochs: dict[str, int] = {}
         self._ended = self._trained = 0  # trials that have ended, and epochs of all trials that are behind
         self._started = self._printed_at = time.monotonic()
+        width = self._console.width
         self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("trials  {task.fields[note]}"),
-            TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False, table_column=_cut(max_width=max(8, width // 5))),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(width=max(6, width // 6))),
+            TaskProgressColumn(table_column=Column(no_wrap=True)),
+            TextColumn("ETA {task.fields[left]}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[note]}", markup=False, table_column=_cut(ratio=1)),
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
+            expand=True,
         )
-        self._task = self._bar.add_task(spec.name, total=len(spec.trials), note="starting")
+        self._task = self._bar.add_task(spec.name, total=len(spec.trials), note="starting", left=UNKNOWN)
         self.grow(spec)
         self.refresh(states)
         self._trained_before = self._trained
@@ -98,28 +103,32 @@ class Progress:
         """Trials that have ended."""
         return self._ended
 
+    def tick(self) -> None:
+        """Say where it stands, if it is time to, though nothing has happened."""
+        if not self._console.is_terminal and time.monotonic() - self._printed_at >= PLAIN_SECONDS:
+            self._show(self._note())
+
     def _show(self, note: str) -> None:
-        self._bar.update(self._task, completed=self.done, note=note)
+        seconds = self._time_left()
+        left = UNKNOWN if seconds is None else str(seconds)
+        self._bar.update(self._task, completed=self.done, note=note, left=left)
         now = time.monotonic()
         if not self._console.is_terminal and now - self._printed_at >= PLAIN_SECONDS:
             self._printed_at = now
-            self._console.print(
-                f"{self._spec.name}: {self.done}/{self._total} trials, {note}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            share = 100 * self.done // self._total if self._total else 0
+            parts = [f"{self._spec.name}: {self.done}/{self._total} trials", f"{share} %", f"ETA {left}", note]
+            text = ", ".join(part for part in parts if part)
+            self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+            self._console.file.flush()
 
     def _note(self) -> str:
         parts = []
+        if self._best is not None:
+            parts.append(f"best {self._spec.metric.name} {shown_number(self._best)}{self._spec.metric.note}")
         if self._running:
             cells = list(dict.fromkeys(_label(self._trials[t].cell) for t in sorted(self._running)))
             shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
             parts.append(f"running {shown}")
-        if self._best is not None:
-            parts.append(f"best {self._spec.metric.name} {shown_number(self._best)}{self._spec.metric.note}")
-        left = self._time_left()
-        if left is not None:
-            parts.append(f"ETA {left}")
         return ", ".join(parts)
 
     def _time_left(self) -> timedelta | None:
@@ -129,6 +138,11 @@ class Progress:
             return None
         left = self._all_epochs - self._trained
         return timedelta(seconds=round((time.monotonic() - self._started) * left / trained))
+
+
+def _cut(**size: int) -> Column:
+    """A column that is cut before the others are."""
+    return Column(no_wrap=True, overflow="ellipsis", **size)  # type: ignore[arg-type]
 
 
 def _label(cell: Mapping[str, Any]) -> str:

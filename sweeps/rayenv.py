@@ -21,7 +21,9 @@ PASSED_ON: Final = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL", "WANDB_SI
 """What travels to a cluster's workers. Credentials are not among them: they are in the cluster's own environment."""
 
 
-def prepare(address: str | None, insecure: bool, environment: MutableMapping[str, str] = os.environ) -> None:
+def prepare(
+    address: str | None, insecure: bool, environment: MutableMapping[str, str] = os.environ, *, verbose: bool = False
+) -> None:
     """Set what is needed for a Ray of this process's own, or for the cluster at `address`."""
     for name, value in SILENT.items():
         environment.setdefault(name, value)
@@ -30,6 +32,8 @@ def prepare(address: str | None, insecure: bool, environment: MutableMapping[str
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         environment["RAY_AUTH_MODE"] = "token"
         environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        if not verbose:
+            environment["RAY_DEDUP_LOGS_SKIP_REGEX"] = "."  # pages of a raylet's log, where it dies
     else:
         environment.setdefault("RAY_AUTH_MODE", "disabled" if insecure else "token")
 

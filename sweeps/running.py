@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from sweeps.claims import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
-from sweeps.files import StoreError
+from sweeps.files import OutOfReachError, StoreError
 from sweeps.process import Process
 from sweeps.store import Store
 
 POLL_SECONDS: Final = 1.0
+_STOP = re.compile(r"stop-([0-9a-f]+)")
 _LAUNCH = re.compile(r"launch-([0-9a-f]+)\.json")
 log = logging.getLogger("polysweep.store")
 
@@ -26,13 +27,16 @@ log = logging.getLogger("polysweep.store")
 class Registration:
     """One launch of a sweep while it runs: `launch-<id>.json` beats, `stop-<id>` tells it and its workers to stop."""
 
-    def __init__(self, store: Store, sweep: str, asked: Callable[[], None], launch_id: str = "") -> None:
-        """`asked()` is called, in a thread, when the stop file has appeared."""
+    def __init__(
+        self, store: Store, sweep: str, asked: Callable[[], None], lost: Callable[[str], None], launch_id: str = ""
+    ) -> None:
+        """In a thread, `asked()` is called when the stop file has appeared, `lost(reason)` when the Store is gone."""
         self._store = store
         self.id = launch_id or secrets.token_hex(8)
         self._path = f"sweeps/{sweep}/launch-{self.id}.json"
         self.stop_file = f"sweeps/{sweep}/stop-{self.id}"
         self._asked = asked
+        self._lost = lost
         self._sweep = sweep
         self._since = time.time()
         self._beats = 0
@@ -40,7 +44,7 @@ class Registration:
         self._thread = threading.Thread(target=self._run, name="launch", daemon=True)
 
     def __enter__(self) -> Self:
-        launches(self._store, self._sweep, clean=True)
+        self._remove_leftovers()
         self._beat()
         self._thread.start()
         return self
@@ -53,6 +57,15 @@ class Registration:
         with suppress(StoreError):  # else it goes stale
             self._store.files.remove(self.stop_file)
             self._store.files.remove(self._path)
+
+    def _remove_leftovers(self) -> None:
+        """What killed launches have left: their registrations, and what told them to stop."""
+        folder = f"sweeps/{self._sweep}"
+        told = [match[1] for name in self._store.files.names(folder) if (match := _STOP.fullmatch(name))]
+        alive = launches(self._store, self._sweep, clean=True)
+        for launch in told:
+            if launch not in alive:
+                self._store.files.remove(f"{folder}/stop-{launch}")
 
     def ask_to_stop(self) -> None:
         """Tell this launch's workers."""
@@ -74,6 +87,9 @@ class Registration:
                 if not asked and self._store.files.exists(self.stop_file):
                     asked = True
                     self._asked()
+            except OutOfReachError as error:  # waited for as long as a launch waits
+                self._lost(str(error))
+                return
             except StoreError as error:
                 log.warning("%s", error)
 

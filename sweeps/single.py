@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from sweeps.worker import StackRun
 from trainer.config import TrialConfig
+from trainer.cpus import usable_cpus
 from trainer.device import check_device
 from trainer.history import shown_number
 from trainer.registry import UserError
@@ -49,8 +50,8 @@ def train_one(
         return 1 if state.state == "failed" else 0
     if state.state == "running":
         state = _wait_for_holder(store, trial_id, name)
-    if threads > len(os.sched_getaffinity(0)):
-        raise UserError(f"--threads: {threads}, but this machine has {len(os.sched_getaffinity(0))} cores")
+    if threads > usable_cpus():
+        raise UserError(f"--threads: {threads}, but there are {usable_cpus()} cores for this process")
     check_trials([config], data, device)
     before = (store.record(trial_id) or {}).get("provenance", {}) if state.epoch else {}
     if changed := differences(before, provenance(device, threads)):
@@ -65,10 +66,27 @@ def train_one(
         data=data,
         threads=threads,
     )
-    interruption = Interruption()
-    interruption.install()
+    interruption = Interruption.of_process()
     online = Online() if wandb == "online" else None
-    run = StackRun(job, online, interrupted=lambda: bool(interruption.signal))
+    run = StackRun(job, online, interrupted=lambda: interruption.is_over)
+    with interruption.in_order(run.hurry):
+        _train(run, config, online, interruption, say)
+    record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
+    if record["outcome"] in FINAL and not interruption.signal:
+        complete({trial_id: config}, store, wandb)
+    if interruption.signal and record["outcome"] not in FINAL:
+        say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
+        return interruption.exit_code
+    say(f"{name}: {record['outcome']}")
+    if record["outcome"] == "failed":
+        say(record["error"])
+    return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
+
+
+def _train(
+    run: StackRun, config: TrialConfig, online: Online | None, interruption: Interruption, say: Callable[[str], None]
+) -> None:
+    """To the end, or until a signal has come."""
     try:
         progress = run.advance()
         while progress is not None:
@@ -80,16 +98,6 @@ def train_one(
         run.close()
         if online:
             online.drain(3.0 if interruption.signal else DRAIN_SECONDS)
-    record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
-    if record["outcome"] in FINAL and not interruption.signal:
-        complete({trial_id: config}, store, wandb)
-    if interruption.signal and record["outcome"] not in FINAL:
-        say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
-        return interruption.exit_code
-    say(f"{name}: {record['outcome']}")
-    if record["outcome"] == "failed":
-        say(record["error"])
-    return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
 
 
 def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:

@@ -109,7 +109,7 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
         os.environ["WANDB_SILENT"] = "false"
     from sweeps.rayenv import prepare
 
-    prepare(options.address, options.insecure)
+    prepare(options.address, options.insecure, verbose=options.verbose)
     from sweeps.launch import Settings, launch
 
     store.files.patience = patience()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from ray import tune
@@ -15,9 +15,11 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from sweeps.files import OutOfReachError, StoreError
 from sweeps.interruption import GRACE_SECONDS, Interruption
 from sweeps.progress import Progress
 from sweeps.provenance import version_refusal
+from sweeps.ray_errors import RESUME
 from sweeps.reconcile import OfflineWriter
 from sweeps.record import Job
 from sweeps.rows import RowProgress
@@ -27,6 +29,9 @@ from trainer.tracking import Online
 
 REPORT_SECONDS: Final = 0.2
 """Least time between two reports to Tune, each of which costs the driver some milliseconds."""
+
+WORKER_SIGNALS: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+"""Ctrl-C is not among them: it is the launch that asks its workers to stop."""
 
 _online: Online | None = None
 
@@ -55,13 +60,18 @@ class StackTrainable(tune.Trainable):
         self._online = bool(config["online"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
-        self._terminated = threading.Event()
-        signal.signal(signal.SIGTERM, self._terminate)
+        self._interruption = Interruption(WORKER_SIGNALS)
+        self._interruption.start_in_order(self._hurry)
 
-    def _terminate(self, *_: object) -> None:
-        self._terminated.set()
+    def _hurry(self) -> None:
+        """In a thread, when a signal has come."""
         if self._run is not None:
             self._run.hurry()
+
+    def __ray_shutdown__(self) -> None:
+        """Ray calls it in an actor that nobody refers to any more, as after an error of the driver."""
+        with suppress(StoreError):
+            self._close()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next job."""
@@ -78,9 +88,13 @@ class StackTrainable(tune.Trainable):
         began = time.monotonic()
         while self._jobs:
             early = self._jobs[0].early
-            rows += [vars(row) for row in self._advance()]
-            if self._terminated.is_set():
-                os._exit(128 + signal.SIGTERM)  # all is stored; Tune starts another worker, if it goes on at all
+            try:
+                rows += [vars(row) for row in self._advance()]
+            except OutOfReachError as error:  # it has been waited for: neither this worker nor another tries again
+                return {"rows": rows, "done": True, "lost": str(error)}
+            if self._interruption.signal:
+                # All is stored; Tune starts another worker, if it goes on at all.
+                os._exit(self._interruption.exit_code)
             if early or time.monotonic() - began >= REPORT_SECONDS:
                 break
         return {"rows": rows, "done": not self._jobs}
@@ -89,7 +103,7 @@ class StackTrainable(tune.Trainable):
         """One epoch."""
         if self._run is None:
             online = _worker_online() if self._online else None
-            self._run = StackRun(self._jobs[0], online, interrupted=self._terminated.is_set)
+            self._run = StackRun(self._jobs[0], online, interrupted=lambda: self._interruption.is_over)
         progress = self._run.advance()
         if progress is None or self._run.is_over:
             self._close()
@@ -98,7 +112,8 @@ class StackTrainable(tune.Trainable):
 
     def cleanup(self) -> None:
         """End the process's work in order."""
-        self._close()
+        with suppress(StoreError):  # whoever has met it has told the driver
+            self._close()
         if _online is not None:
             _online.drain(GRACE_SECONDS - 2)
 
@@ -129,19 +144,25 @@ class Watcher(tune.Callback, tune.Stopper):
         **_info: Any,
     ) -> None:
         """One epoch of a stack is done."""
+        if lost := result.get("lost"):
+            self._interruption.give_up(f"{lost}; {RESUME}")
         rows = [RowProgress(**row) for row in result["rows"]]
         self._progress.update(rows)
         for row in rows:
             if self._offline and row.outcome in FINAL:
                 self._offline.ended(row.trial_id)
 
+    def on_step_end(self, iteration: int, trials: list[Trial], **_info: Any) -> None:  # noqa: ARG002
+        """Some time has passed."""
+        self._progress.tick()
+
     def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
         """Never stop one stack only."""
         return False
 
     def stop_all(self) -> bool:
-        """Stop when a signal has come."""
-        return bool(self._interruption.signal)
+        """Stop when a signal has come, or the work cannot go on."""
+        return self._interruption.is_over
 
 
 class JobSearcher(Searcher):

@@ -80,7 +80,8 @@ def test_a_whole_record_is_itself() -> None:
         ({"provenance": {"versions": {"a": 1}}}, "provenance.versions.a: "),
         ({"provenance": {"image": {"a": [1]}}}, "provenance.image.a"), ({"constants": {"L": "x"}}, "constants.L"),
         ({"trial_id": "other"}, "belongs to trial 'other'"), ({"format": 0}, "format 0; expected a format up to 2"),
-        ({"format": True}, "format True; expected a format up to 2"), ({"format": "1"}, "format '1'; expected a format up to 2"),
+        ({"format": True}, "format True; expected a format up to 2"),
+        ({"format": "1"}, "format '1'; expected a format up to 2"),
     ],
 )  # fmt: skip
 def test_a_field_of_a_wrong_type_is_damage_that_is_named(change: dict[str, Any], reason: str) -> None:

@@ -163,7 +163,9 @@ LONG_EPOCH = {
 """180 steps of a stack of two ResNet-32: about half a minute an epoch on one core."""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGQUIT, 131, marks=pytest.mark.long)]
+)
 def test_a_signal_ends_a_launch_within_ten_seconds_also_in_a_long_epoch(
     start: Start, spec_file: SpecFile, tmp_path: Path, number: int, code: int
 ) -> None:
@@ -181,14 +183,21 @@ def test_a_signal_ends_a_launch_within_ten_seconds_also_in_a_long_epoch(
     assert {(s.state, s.epoch) for s in states.values()} == {("interrupted", 0)}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_keeps_every_completed_epoch(
     run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, number: int, code: int
 ) -> None:
     """Also those younger than the last checkpoint; and the same command goes on from there.
 
-    SIGINT to the whole group, as a terminal does: Ray's servers do not hear it. SIGTERM to the launch alone: they would
-    end at once, and their workers with them, sometimes before all is stored.
+    To the whole group, as a terminal or a batch system does: Ray's servers do not hear it, and live until the workers
+    have stored all.
     """
     parameters = {**LONG_EPOCH["parameters"], "model": {"value": "resnet8"}, "batch_size": {"value": 256},
                   "epochs": {"value": 200}}  # fmt: skip
@@ -199,7 +208,7 @@ def test_a_signal_keeps_every_completed_epoch(
     stored = {t: r["epoch"] for t, r in records(store).items()}
     time.sleep(4)  # a few epochs, and the next checkpoint is further off
     sent = time.monotonic()
-    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    os.killpg(process.pid, number)
     assert process.wait(timeout=20) == code
     assert time.monotonic() - sent < 10
     kept = {t: r["epoch"] for t, r in records(store).items()}

@@ -80,13 +80,30 @@ class Cifar:
         Raises `DataError` where the data is missing or damaged.
         """
         self._arrays(data)
+        self._remove_leftovers(_writable(data))
+
+    def _remove_leftovers(self, folder: Path) -> None:
+        """Remove what killed processes were decoding; whoever decodes holds the lock, and then nothing is removed."""
+        leftovers = list(folder.glob(f".{self.name}-*"))
+        if not leftovers:
+            return
+        with suppress(filelock.Timeout, OSError), self._lock(folder).acquire(blocking=False):
+            for path in leftovers:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _cache(self, folder: Path) -> Path:
+        return folder / f"{self.name}-decoded-{CACHE_FORMAT}"
+
+    def _lock(self, folder: Path) -> filelock.BaseFileLock:
+        """Held by whoever writes temporary folders beside the decoded arrays."""
+        return filelock.FileLock(self._cache(folder).with_suffix(".lock"))
 
     def _arrays(self, data: Path) -> list[NDArray[Any]]:
         """The decoded arrays: images (N, 32, 32, 3) uint8 and labels (N,) int64, of training and test."""
-        cache = _writable(data) / f"{self.name}-decoded-{CACHE_FORMAT}"
+        cache = self._cache(_writable(data))
         with suppress(*UNUSABLE):
             return _map(cache)
-        lock = filelock.FileLock(cache.with_suffix(".lock"))
+        lock = self._lock(cache.parent)
         try:
             try:
                 held = lock.acquire(timeout=PATIENCE_SECONDS)
