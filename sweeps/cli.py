@@ -241,7 +241,11 @@ def logs(
 
 
 @app.command()
-def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
+def sync(
+    name: NameArgument,
+    store: StoreOption = DEFAULT_STORE,
+    again: Annotated[bool, typer.Option("--again", help="Try again what was deleted on the server.")] = False,
+) -> None:
     """Upload to the W&B server exactly what it lacks of a sweep: runs, rows of killed processes, tags."""
     from sweeps.reconcile import sync as sync_sweep
     from sweeps.start import use_wandb_settings
@@ -249,7 +253,8 @@ def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     place = _writable(store)
     spec = place.launched(name)
     use_wandb_settings(spec)
-    raise typer.Exit(sync_sweep(spec, place, lambda text: print(text, flush=True)))
+    trials = {trial.trial_id: trial.config.flat() for trial in spec.trials}
+    raise typer.Exit(sync_sweep(name, trials, place, lambda text: print(text, flush=True), again=again))
 
 
 def _writable(root: str) -> Store:

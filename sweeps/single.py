@@ -41,9 +41,9 @@ def train_one(
 
     trial_id = config.trial_id
     state = store.state(trial_id)
-    name = f"{trial_id} ({run_name(config)})"
+    name = f"{trial_id} ({run_name(config.flat())})"
     if state.state in FINAL:
-        complete({trial_id: config}, store, wandb)
+        complete({trial_id: config.flat()}, store, wandb)
         say(f"{name}: nothing to start, it has {state.state}")
         return 1 if state.state == "failed" else 0
     if state.state == "running":
@@ -78,10 +78,10 @@ def train_one(
     finally:
         run.close()
         if online:
-            online.drain(3.0 if interruption.signal else DRAIN_SECONDS)
+            online.close(3.0 if interruption.signal else DRAIN_SECONDS)
     record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
     if record["outcome"] in FINAL and not interruption.signal:
-        complete({trial_id: config}, store, wandb)
+        complete({trial_id: config.flat()}, store, wandb)
     if interruption.signal and record["outcome"] not in FINAL:
         say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
         return interruption.exit_code

@@ -100,7 +100,7 @@ class StackTrainable(tune.Trainable):
         """End the process's work in order."""
         self._close()
         if _online is not None:
-            _online.drain(GRACE_SECONDS - 2)
+            _online.close(GRACE_SECONDS - 3)
 
     def _close(self) -> None:
         if self._run is not None:

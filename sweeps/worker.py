@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from sweeps.record import Job
+from sweeps.record import BEGUN, Job
 from sweeps.rows import Row, RowProgress
 from sweeps.store import Store
 from sweeps.watch import Watch
@@ -152,7 +152,9 @@ class StackRun:
             tags = self._store.sweeps_of({row.trial_id for row in self._going})
             for row in self._going:
                 names = {*tags[row.trial_id], *self._job.sweeps}
-                self._online.start(describe(row.config, sorted(names)), row.history)
+                row.note_wandb(BEGUN)
+                canonical, flat = row.config.canonical(), row.config.flat()
+                self._online.start(describe(row.trial_id, canonical, flat, sorted(names), row.record), row.history)
         return True
 
     def _places(self) -> list[int]:

@@ -260,6 +260,10 @@ class Wandb:
         with urllib.request.urlopen(f"{self.url}/load", body, timeout=60):
             pass
 
+    def miscount(self, missing: int) -> None:
+        """Count so many runs more than are listed."""
+        self._control(missing=missing)
+
     def recover(self) -> None:
         """Answer again; requests that hang get a 503."""
         self._control()

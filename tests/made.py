@@ -65,6 +65,7 @@ def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
             for e, v in enumerate(values, start=1)
         ]  # fmt: skip
         outcome = made if isinstance(made, str) else "finished"
+        store.write_config(trial.trial_id, trial.config.canonical())
         store.write_history(trial.trial_id, rows)
         store.write_record(
             trial.trial_id,
@@ -98,7 +99,8 @@ def as_runs(store: Store, name: str) -> list[dict[str, Any]]:
         state = states[trial.trial_id].state
         if state == "new":
             continue
-        run = describe(trial.config, [name])
+        config, record = trial.config, store.record(trial.trial_id)
+        run = describe(trial.trial_id, config.canonical(), config.flat(), [name], record)
         rows = [
             {**{key: value for key, value in row.items() if value is not None}, "_step": row["epoch"]}
             for row in store.history(trial.trial_id)

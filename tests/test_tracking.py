@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,19 @@ from sweeps.plan import TrialState
 from sweeps.reconcile import complete
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
-from trainer import tracking
+from trainer import offline
 from trainer.config import TrialConfig
 from trainer.history import HISTORY_COLUMNS
+from trainer.offline import offline_runs, remove_unfinished, write_offline
 from trainer.registry import UserError
-from trainer.tracking import Online, describe, offline_runs, remove_leftovers, resolve_mode, write_offline
+from trainer.tracking import Online, Run, describe, resolve_mode
 
 CONFIG = TrialConfig.parse({**TINY, "weight_decay": 5e-4})
 HISTORY = [{"epoch": e, "step": 6 * e, "train/loss": 1 / e, "val/loss": None, "partial": False} for e in (1, 2, 3)]
+
+
+def described(config: TrialConfig = CONFIG, sweeps: Sequence[str] = (), record: Any = None) -> Run:
+    return describe(config.trial_id, config.canonical(), config.flat(), sweeps, record)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +51,7 @@ def read_back(run: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_is_described_as_the_design_says() -> None:
-    run = describe(CONFIG, ["b", "a"])
+    run = described(CONFIG, ["b", "a"])
     assert run.trial_id == CONFIG.trial_id
     assert run.name == "usam polyak rho=0.1 wd=0.0005 s=0"
     assert run.job_type == "polyak"
@@ -56,7 +61,7 @@ def test_a_run_is_described_as_the_design_says() -> None:
 
 def test_the_group_is_the_config_without_its_seed_and_fits_wandb() -> None:
     def group(**change: object) -> str:
-        return describe(TrialConfig.parse({**TINY, **change})).group
+        return described(TrialConfig.parse({**TINY, **change})).group
 
     assert group() == group(seed=3)
     assert group() != group(rho=0.2)
@@ -83,7 +88,7 @@ def test_the_mode_is_what_was_asked_for_or_follows_the_login(monkeypatch: pytest
 
 
 def test_an_offline_run_is_complete_and_readable(tmp_path: Path) -> None:
-    written = write_offline(tmp_path / "wandb", describe(CONFIG, ["small"]), HISTORY, "finished", 1.8e9)
+    written = write_offline(tmp_path / "wandb", described(CONFIG, ["small"]), HISTORY, "finished", 1.8e9)
     assert written.parent == tmp_path / "wandb"
     assert_complete(written, CONFIG, epochs=3, exit_code=0)
     assert offline_runs(tmp_path / "wandb") == {CONFIG.trial_id}
@@ -107,9 +112,9 @@ def test_writing_a_run_again_changes_nothing(tmp_path: Path) -> None:
         found = (path for path in tmp_path.rglob("*") if path.name != "debug-core.log")
         return sorted((path, path.stat().st_mtime_ns) for path in found)
 
-    first = write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9)
+    first = write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9)
     before = files()
-    assert write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9) == first
+    assert write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9) == first
     assert files() == before
 
 
@@ -120,12 +125,12 @@ def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
     def first(live: Any, outcome: str) -> None:
         monkeypatch.undo()
         close(live, outcome)
-        winner.append(write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9))
+        winner.append(write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9))
 
-    close = tracking._close
+    close = offline.close_run
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(tracking, "_close", first)
-        assert write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9) == winner[0]
+        monkeypatch.setattr(offline, "close_run", first)
+        assert write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9) == winner[0]
     assert [path.name for path in tmp_path.iterdir()] == [winner[0].name]
     assert_complete(winner[0], CONFIG, 3, 0)
 
@@ -133,20 +138,21 @@ def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
 def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "import os, wandb, trainer.tracking as t; from test_tracking import CONFIG, HISTORY; from pathlib import Path\n"
-        "t._close = lambda *_: os._exit(1)\n"
-        "t.write_offline(Path(sys.argv[1]), t.describe(CONFIG), HISTORY, 'finished', 1.8e9)"
+        "import os, wandb, trainer.offline as t; from pathlib import Path\n"
+        "from test_tracking import CONFIG, HISTORY, described\n"
+        "t.close_run = lambda *_: os._exit(1)\n"
+        "t.write_offline(Path(sys.argv[1]), described(CONFIG), HISTORY, 'finished', 1.8e9)"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path, Path(__file__).parent], check=False, timeout=60)
     assert offline_runs(tmp_path) == set()
     assert list(tmp_path.glob(".aside-*"))
     with next(tmp_path.glob(".aside-*/lock")).open() as lock:  # as long as its writer lives, it stays
         fcntl.flock(lock, fcntl.LOCK_EX)
-        remove_leftovers(tmp_path)
+        remove_unfinished(tmp_path)
         assert list(tmp_path.iterdir())
-    remove_leftovers(tmp_path)
+    remove_unfinished(tmp_path)
     assert not list(tmp_path.iterdir())
-    assert_complete(write_offline(tmp_path, describe(CONFIG), HISTORY, "finished", 1.8e9), CONFIG, 3, 0)
+    assert_complete(write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9), CONFIG, 3, 0)
 
 
 # Online.
@@ -158,7 +164,7 @@ def epochs_of(run: dict[str, Any]) -> list[int]:
 
 def test_an_online_run_is_complete_with_each_epoch_once(wandb_server: Wandb) -> None:
     online = Online()
-    run = describe(CONFIG, ["small"])
+    run = described(CONFIG, ["small"])
     online.start(run, [])
     for row in HISTORY:
         online.log(run.trial_id, row)
@@ -177,8 +183,8 @@ def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: W
     """The client is killed after two epochs that may or may not have arrived; the rest comes from the Store."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import time; from test_tracking import CONFIG, HISTORY; from trainer.tracking import Online, describe\n"
-        "o = Online(); o.start(describe(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
+        "import time; from test_tracking import CONFIG, HISTORY, described; from trainer.tracking import Online\n"
+        "o = Online(); o.start(described(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
         "o.drain(60); print('logged', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen(
@@ -189,7 +195,7 @@ def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: W
     child.wait()
     child.stdout.close()
     online = Online()
-    online.start(describe(CONFIG), HISTORY[:2])
+    online.start(described(CONFIG), HISTORY[:2])
     online.log(CONFIG.trial_id, HISTORY[2])
     online.finish(CONFIG.trial_id, "finished")
     online.drain(60)
@@ -203,9 +209,9 @@ def test_an_unreachable_server_is_one_warning(
 ) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
-    monkeypatch.setattr("trainer.tracking.INIT_SECONDS", 1.0)
+    monkeypatch.setattr("trainer.wandb_client.INIT_SECONDS", 1.0)
     online = Online()
-    online.start(describe(CONFIG), [])
+    online.start(described(CONFIG), [])
     online.log(CONFIG.trial_id, HISTORY[0])
     online.finish(CONFIG.trial_id, "finished")
     online.drain(90)
@@ -220,17 +226,18 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     store = Store(str(tmp_path / "store"))
     trials = spec.trials[:2]
     for trial in trials:
+        store.write_config(trial.trial_id, trial.config.canonical())
         store.write_history(trial.trial_id, [{**dict.fromkeys(HISTORY_COLUMNS), **row} for row in HISTORY])
         store.write_record(
             trial.trial_id,
             {"outcome": "finished", "width": 1, "epoch": 3, "wandb": None, "ended": 1.8e9, "trial_id": trial.trial_id},
         )
-    complete({t.trial_id: t.config for t in trials}, store, "online")
+    complete({t.trial_id: t.config.flat() for t in trials}, store, "online")
     first = wandb_server.dump()["runs"]
     assert {name: epochs_of(run) for name, run in first.items()} == {t.trial_id: [1, 2, 3] for t in trials}
     assert all(run["complete"] for run in first.values())
     assert {r["wandb"] for r in records(tmp_path / "store").values()} == {"online"}
-    complete({t.trial_id: t.config for t in trials}, store, "online")
+    complete({t.trial_id: t.config.flat() for t in trials}, store, "online")
     assert {n: r["upserts"] for n, r in wandb_server.dump()["runs"].items()} == {
         n: r["upserts"] for n, r in first.items()
     }
