@@ -14,6 +14,7 @@ from analysis.frames import Pulled
 from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 from trainer.tracking import logged_in
+from trainer.wandb_client import drop_empty_settings, end_in_time_at_exit
 
 TITLE: Final = "polysweep"
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -127,6 +128,7 @@ def save(pulled: Pulled) -> tuple[str, bool]:
     """
     if not logged_in():
         raise UserError("dashboard: no W&B key; set WANDB_API_KEY, run `wandb login`, or look at --dry-run")
+    drop_empty_settings()
     import wandb
 
     entity, project = place_of(pulled)
@@ -135,6 +137,8 @@ def save(pulled: Pulled) -> tuple[str, bool]:
         entity = entity or api.default_entity
     except Exception as error:
         raise UserError(f"dashboard: the W&B server cannot be used: {_first_line(error)}") from None
+    finally:
+        end_in_time_at_exit()
     view = workspace(pulled, str(entity), project)
     import wandb_workspaces.workspaces as ws
 

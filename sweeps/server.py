@@ -74,6 +74,7 @@ class Server:
         Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
         """
         found: dict[str, ServerRun] = {}
+        self._api.flush()  # it keeps what it was told before
         for start in range(0, len(trial_ids), BATCH):
             asked = trial_ids[start : start + BATCH]
             filters = {"name": {"$in": list(asked)}}
