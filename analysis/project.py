@@ -259,6 +259,9 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
         node[key]
         for key in ("state", "tags", "config", "historyLineCount", "createdAt", "heartbeatAt", "summaryMetrics")
     ]
+    last = (node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))
+    if isinstance(last, bool) or not isinstance(last, int | float):
+        raise ValueError(f"its last _step is {last!r}, which is no number")
     return RemoteRun(
         node["name"],
         short(node["displayName"] or node["name"]),
@@ -266,7 +269,7 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
         tuple(readable(tag) for tag in node["tags"] or ()),
         node["createdAt"] or "",
         int(node["historyLineCount"] or 0),
-        int((node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))),
+        int(last),
         config,
         summary,
         hashlib.sha256(json.dumps(state).encode()).hexdigest(),
