@@ -276,11 +276,11 @@ class Wandb:
 @pytest.fixture
 def fresh_client(no_outside_settings: None) -> Iterator[None]:
     """W&B's client in this process reads its environment once."""
-    import wandb
+    from trainer.wandb_client import end_client
 
-    wandb.teardown()
+    end_client(0.5)
     yield
-    wandb.teardown()
+    end_client(0.5)
 
 
 @pytest.fixture

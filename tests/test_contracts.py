@@ -5,6 +5,7 @@ Versions have upper bounds for them: a new version is let in once these pass wit
 
 from __future__ import annotations
 
+import threading
 import tomllib
 import warnings
 from importlib import metadata
@@ -16,7 +17,7 @@ import wandb
 from conftest import ROOT, Wandb
 from packaging.requirements import Requirement
 
-from trainer.wandb_client import end_client, service_process
+from trainer.wandb_client import Run, end_client, open_run, service_process
 
 BOUNDED = ("wandb", "wandb-workspaces", "s3fs", "ray")
 
@@ -37,6 +38,21 @@ def test_wandb_has_its_service_as_a_process_that_can_be_ended(wandb_server: Wand
     assert process is not None and process.poll() is None
     end_client()
     assert process.poll() is not None and service_process() is None
+
+
+def test_a_run_of_wandb_has_a_thread_that_can_be_stopped(
+    wandb_server: Wandb, fresh_client: None, tmp_path: Path
+) -> None:
+    """`Run._run_status_checker.stop`: without it the thread fails loudly once the service has ended."""
+    run = Run("a", "a", "g", "j", (), {})
+    live = open_run(run, "online", tmp_path)
+    assert live._run_status_checker is not None
+    threads = [one for one in threading.enumerate() if one.name == "NetStatThr"]
+    assert threads
+    end_client()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_wandb_executes_a_query_of_ours(wandb_server: Wandb, fresh_client: None) -> None:

@@ -224,8 +224,8 @@ class State:
                 raise SpentError(f"run {'/'.join(place)}/{given['name']} was previously created and deleted")
             inserted = given["name"] not in runs
             run = runs.setdefault(given["name"], Run(given["name"], place[1], place[0]))
+            run.preempting = run.preempting and not run.complete
             run.resume()
-            run.preempting = False
         else:  # from wandb.Api
             run = self._by_id(given["id"])
         run.upserts += 1

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from trainer.folders import OwnFolder, remove_leftovers
 from trainer.registry import UserError
-from trainer.wandb_client import EXIT_SECONDS, Fault, Mode, Run, close_run, end_client, log_rows, open_run
+from trainer.wandb_client import EXIT_SECONDS, Fault, Mode, Run, abandon_run, close_run, end_client, log_rows, open_run
 
 __all__ = ["Mode", "Online", "Run", "describe", "logged_in", "resolve_mode", "run_name"]
 GROUP_CHARACTERS: Final = 119
@@ -132,6 +132,8 @@ class _Logged:
 
     def drop(self) -> None:
         """Forget the client's run."""
+        if self.live is not None:
+            abandon_run(self.live)
         self.live = None
         if self.folder is not None:
             self.folder.remove()

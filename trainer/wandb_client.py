@@ -28,6 +28,8 @@ FOR_NOW: Final = (408, 425, 429)
 """Answers that a server takes back by itself: too late, too early, too many."""
 _STATUS: Final = re.compile(r"(?:HTTP|error) ([45]\d\d)\b")
 T = TypeVar("T")
+_open: dict[int, Any] = {}
+"""The runs that are open, by their `id()`."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
         )
     finally:
         end_in_time_at_exit()
+    _open[id(live)] = live
     live.summary["outcome"] = "running"  # a resumed run has the word of its earlier end
     return live
 
@@ -140,6 +143,14 @@ def close_run(live: Any, outcome: str) -> None:
     if outcome == "running":
         live.mark_preempting()
     live.finish(exit_code=0 if outcome in ("finished", "diverged", "stopped") else 1)
+    _open.pop(id(live), None)
+
+
+def abandon_run(live: Any) -> None:
+    """Leave a run that cannot be ended: its thread, which asks after the network, would fail without a service."""
+    _open.pop(id(live), None)
+    if live._run_status_checker is not None:
+        live._run_status_checker.stop()
 
 
 def send_run(run: Run, history: Sequence[Mapping[str, Any]], outcome: str, folder: Path, seconds: float) -> None:
@@ -193,6 +204,8 @@ def end_client(seconds: float = EXIT_SECONDS) -> None:
         with contextlib.suppress(BaseException):  # it exits with the code of its service
             wandb.teardown()
 
+    for live in list(_open.values()):
+        abandon_run(live)
     service = service_process()
     thread = threading.Thread(target=tear_down, name="wandb", daemon=True)
     thread.start()
