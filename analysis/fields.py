@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -73,7 +74,8 @@ def column_of(name: str) -> str:
 def field_of(name: str, values: Sequence[Any]) -> pa.Array:
     """A config field; the numbers of our own fields as they are there, although JSON writes 1.0 as 1."""
     if name in FLOATS and all(value is None or type(value) in (int, float) for value in values):
-        values = [None if value is None else _real(value) for value in values]
+        with suppress(OverflowError):  # of an int that no float can hold: it stays text
+            values = [None if value is None else float(value) for value in values]
     if None in values and any(map(_is_nan, values)):  # a table shows both as -, and they are not one cell
         values = ["nan" if _is_nan(value) else value for value in values]
     return typed(values)
@@ -133,7 +135,7 @@ def _real(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # of an int that no float can hold
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def cell_fields(

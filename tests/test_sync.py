@@ -42,8 +42,9 @@ def wandb_of(store: Store) -> list[Any]:
 
 
 def test_a_run_that_was_deleted_is_named_skipped_from_then_on_and_tried_again_when_asked(
-    store: Store, wandb_server: Wandb
+    store: Store, wandb_server: Wandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wandb_client, "UPLOAD_RETRIES", 1)
     said: list[str] = []
     assert sync("s", FLATS, store, said.append) == 0
     wandb.Api(timeout=30).run(f"lab/polysweep/{IDS[0]}").delete()

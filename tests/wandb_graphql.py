@@ -277,7 +277,7 @@ def _bucket(run: Run) -> dict[str, Any]:
         low, high = _bounds(arguments)
         there = [sent_line(line) for line in run.history]
         samples = min(arguments.get("samples") or 500, MOST_SAMPLES)
-        return _thinned([text for step, text in there if low <= step < high], samples)
+        return _thinned([text for step, text in there if not isinstance(step, int) or low <= step < high], samples)
 
     def sampled(arguments: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """For each spec the rows up to and with its maxStep that have all of its keys, with only these."""

@@ -85,7 +85,11 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     import wandb
 
     silent = os.environ.setdefault("WANDB_SILENT", "true").lower() != "false"
-    retries = {"x_graphql_retry_max": UPLOAD_RETRIES, "x_graphql_retry_wait_min_seconds": 0.5} if is_upload else {}
+    retries = {
+        "x_graphql_retry_max": UPLOAD_RETRIES,
+        "x_graphql_retry_wait_min_seconds": 0.5,
+        "x_graphql_retry_wait_max_seconds": 2.0,
+    }
     try:
         live = wandb.init(
             entity=os.environ.get("WANDB_ENTITY"),
@@ -114,7 +118,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
                 x_disable_stats=True,
                 x_disable_machine_info=True,
                 x_save_requirements=False,
-                **retries,
+                **(retries if is_upload else {}),
             ),
         )
     finally:
