@@ -14,7 +14,7 @@ from analysis.frames import Pulled
 from sweeps.spec import SweepSpec
 from trainer.registry import UserError
 from trainer.tracking import logged_in
-from trainer.wandb_client import drop_empty_settings, end_in_time_at_exit
+from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
 TITLE: Final = "polysweep"
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -128,7 +128,7 @@ def save(pulled: Pulled) -> tuple[str, bool]:
     """
     if not logged_in():
         raise UserError("dashboard: no W&B key; set WANDB_API_KEY, run `wandb login`, or look at --dry-run")
-    drop_empty_settings()
+    prepare_environment()
     import wandb
 
     entity, project = place_of(pulled)

@@ -23,7 +23,7 @@ from analysis.foreign import fit, listed, readable, short
 from analysis.frames import joined
 from trainer.registry import UserError
 from trainer.tracking import logged_in
-from trainer.wandb_client import drop_empty_settings, end_in_time_at_exit
+from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
 TIMEOUT_SECONDS: Final = 60
 RUNS_PER_PAGE: Final = 1_000
@@ -85,7 +85,7 @@ class Project:
         """Raises `UserError` where there is no key, or no server that takes it."""
         if not logged_in():
             raise UserError(f"{address}: no W&B key; set WANDB_API_KEY, or run `wandb login`")
-        drop_empty_settings()
+        prepare_environment()
         import wandb
 
         self.address = address

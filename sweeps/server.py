@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trainer.registry import UserError
-from trainer.wandb_client import drop_empty_settings, end_in_time_at_exit
+from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
 TIMEOUT_SECONDS: Final = 15
 BATCH: Final = 500
@@ -56,7 +56,7 @@ class Server:
 
     def __init__(self) -> None:
         """Raises `UserError` where the server cannot be reached, or does not take the key."""
-        drop_empty_settings()
+        prepare_environment()
         import wandb
 
         try:

@@ -127,7 +127,7 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     sent = [
         trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end") and not _hole(there, trial_id)
     ]
-    counts.complete = len(described) - len(tagged) - len(sent)
+    counts.complete = sum(not what for what in lacking.values())
     faults = _send_all(store, {trial_id: described[trial_id] for trial_id in sent})
     try:
         server.add_tags(tagged)

@@ -127,7 +127,7 @@ def assert_complete(run: Path, config: TrialConfig, epochs: int, exit_code: int)
     """Config, every epoch once and in order, exit code."""
     found = read_back(run)
     (described,) = (record["run"] for record in found if record["type"] == "run")
-    assert {k: v for k, v in described["config"]["update"].items() if k != "_wandb"} == config.flat()
+    assert {k: v for k, v in described["config"]["update"].items() if k not in ("_wandb", "polysweep")} == config.flat()
     assert described["run_id"] == config.trial_id
     rows = [record["history"]["item"] for record in found if record["type"] == "history"]
     assert [row["epoch"] for row in rows] == list(range(1, epochs + 1))
@@ -329,7 +329,30 @@ def test_an_interrupted_run_is_preempted_and_then_runs_again(wandb_server: Wandb
     assert states == ["running", "preempted", "running", "finished"] and epochs_of(found) == [1, 2, 3]
 
 
+def test_a_run_that_is_started_again_goes_on(wandb_server: Wandb) -> None:
+    """A stack that runs out of memory starts over with half of its rows, in the same process."""
+    online = Online()
+    online.start(described(), HISTORY[:1])
+    online.start(described(), HISTORY[:2])
+    online.log(CONFIG.trial_id, HISTORY[2])
+    online.finish(CONFIG.trial_id, "finished")
+    online.drain(60)
+    found = wandb_server.dump()["runs"][CONFIG.trial_id]
+    assert epochs_of(found) == [1, 2, 3] and found["state"] == "finished"
+
+
 # The end of the client.
+
+
+def test_a_run_of_the_users_own_is_waited_for_at_exit(wandb_server: Wandb, tmp_path: Path) -> None:
+    """In a notebook or a script that also logs: the client's own hook uploads it, however long that takes."""
+    code = (
+        "import wandb; from sweeps.server import Server; wandb.init(project='own', id='own').log({'x': 1})\n"
+        "Server(); import trainer.wandb_client as c; c.EXIT_SECONDS = c.end_client.__defaults__ = (0.0,)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, timeout=100)
+    found = wandb_server.dump()["runs"]["own"]
+    assert len(found["history"]) == 1 and found["state"] == "finished"
 
 
 def test_the_end_of_the_client_does_not_wait_for_a_server_that_refuses(wandb_server: Wandb) -> None:

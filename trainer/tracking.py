@@ -230,6 +230,10 @@ class Online:
         return True
 
     def _start(self, trial_id: str, run: Run, history: list[Mapping[str, Any]]) -> None:
+        before = self._trials.pop(trial_id, None)
+        if before is not None and before.live is not None:  # the stack has started over, narrower
+            close_run(before.live, "running")
+            before.drop()
         self._trials[trial_id] = _Logged(run, history)
         self._is_open(self._trials[trial_id])
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeVar
 Mode = Literal["online", "offline", "disabled"]
 INIT_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 60.0
-EXIT_SECONDS: Final = 5.0
+EXIT_SECONDS: Final = 2.0
 UPLOAD_RETRIES: Final = 4
 SPENT: Final = 409
 FOR_NOW: Final = (408, 425, 429)
@@ -81,10 +81,10 @@ def _closed() -> tuple[type[BaseException], ...]:
 
 def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> Any:
     """Open or resume a run. An upload gives up after a few requests; a run that is trained waits for `INIT_SECONDS`."""
-    drop_empty_settings()
+    prepare_environment()
     import wandb
 
-    silent = os.environ.setdefault("WANDB_SILENT", "true").lower() != "false"
+    silent = os.environ["WANDB_SILENT"].lower() != "false"
     retries = {
         "x_graphql_retry_max": UPLOAD_RETRIES,
         "x_graphql_retry_wait_min_seconds": 0.5,
@@ -128,10 +128,15 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     return live
 
 
-def drop_empty_settings() -> None:
-    """Remove W&B's variables that are set but empty: its client refuses to start with them."""
+def prepare_environment() -> None:
+    """What has to be in the environment before the client is imported: it reads it once.
+
+    Variables that are set but empty are removed, as it refuses to start with them, and it is silent unless told
+    otherwise: what it has to say of a server is said here.
+    """
     for name in [name for name, value in os.environ.items() if name.startswith("WANDB_") and not value]:
         del os.environ[name]
+    os.environ.setdefault("WANDB_SILENT", "true")
 
 
 def log_rows(live: Any, history: Sequence[Mapping[str, Any]]) -> None:
@@ -190,9 +195,16 @@ def in_time(call: Callable[[], T], seconds: float) -> T:
 
 
 def end_in_time_at_exit() -> None:
-    """Have `end_client` run before the client's own exit hook, which is registered when its service starts."""
-    atexit.unregister(end_client)
-    atexit.register(end_client)
+    """Have the client end in time at exit: before its own hook, which is registered when its service starts."""
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
+
+
+def _at_exit() -> None:
+    import wandb
+
+    if wandb.run is None:  # else a run of the user's own is open, in a notebook: the client's own hook waits for it
+        end_client()
 
 
 def end_client(seconds: float = EXIT_SECONDS) -> None:
