@@ -98,7 +98,7 @@ def rank_of(row: Mapping[str, Any], maximal: bool) -> tuple[bool, int, float]:
 
 
 def _order(lost: int, mean: float, maximal: bool) -> tuple[int, float]:
-    return lost, math.inf if math.isnan(mean) else -mean if maximal else mean
+    return lost, math.inf if not math.isfinite(mean) else -mean if maximal else mean
 
 
 def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from analysis.address import Address
 from analysis.frames import Pulled
 from trainer.registry import UserError
 from trainer.tracking import logged_in
+from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
 TITLE: Final = "polysweep"
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -125,6 +126,7 @@ def save(pulled: Pulled) -> tuple[str, bool]:
     """
     if not logged_in():
         raise UserError("dashboard: no W&B key; set WANDB_API_KEY, run `wandb login`, or look at --dry-run")
+    prepare_environment()
     import wandb
 
     entity, project = place_of(pulled)
@@ -133,6 +135,8 @@ def save(pulled: Pulled) -> tuple[str, bool]:
         entity = entity or api.default_entity
     except Exception as error:
         raise UserError(f"dashboard: the W&B server cannot be used: {_first_line(error)}") from None
+    finally:
+        end_in_time_at_exit()
     view = workspace(pulled, str(entity), project)
     import wandb_workspaces.workspaces as ws
 

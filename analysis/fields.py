@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 
 from analysis.address import Address
 from analysis.frames import by_name, typed
+from analysis.stored import PROVENANCE
 from trainer.config import TrialConfig
 from trainer.registry import UserError, expected
+from trainer.tracking import ORIGIN
 
+_OF_ORIGIN: Final = f"{ORIGIN}."
 OUTCOMES: Final = ("finished", "diverged", "failed", "stopped")
 PARENTS: Final = ("task", "model", "optimizer", "scheduler")
 """What decides whether another field applies."""
@@ -69,7 +74,10 @@ def column_of(name: str) -> str:
 def field_of(name: str, values: Sequence[Any]) -> pa.Array:
     """A config field; the numbers of our own fields as they are there, although JSON writes 1.0 as 1."""
     if name in FLOATS and all(value is None or type(value) in (int, float) for value in values):
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        with suppress(OverflowError):  # of an int that no float can hold: it stays text
+            values = [None if value is None else float(value) for value in values]
+    if None in values and any(map(_is_nan, values)):  # a table shows both as -, and they are not one cell
+        values = ["nan" if _is_nan(value) else value for value in values]
     return typed(values)
 
 
@@ -82,9 +90,52 @@ def outcome_of(run: Mapping[str, Any], is_ours: bool) -> str:
         return "running"
     if said in OUTCOMES:
         return str(said)
+    if is_ours and said == "running":
+        return "interrupted"
     if state in ("finished", "failed"):
         return str(state)
     return "interrupted" if is_ours else "failed"  # crashed, killed, preempted: a launch of ours goes on with it
+
+
+def columns_of(config: Mapping[str, Any], theirs: Mapping[str, str]) -> dict[str, Any]:
+    """By column of `runs` the fields of a flat config; `theirs` has by the name of a field the one of `--map`."""
+    return {column_of(theirs.get(key, key)): value for key, value in config.items() if not key.startswith(_OF_ORIGIN)}
+
+
+def origin_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """By column of `runs` where the numbers of a run of ours come from; empty for any other run."""
+    return {key.removeprefix(_OF_ORIGIN): value for key, value in config.items() if key.startswith(_OF_ORIGIN)}
+
+
+def origin_columns(origins: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns that say so, as of a Store; none in a project without runs of ours."""
+    found = dict.fromkeys(name for origin in origins for name in origin)
+    return list(dict.fromkeys(["width", *PROVENANCE, *found])) if found else []
+
+
+def in_order(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int]:
+    """The places of the configs in the order of their values of `names`: what is absent, numbers, then text."""
+
+    def rank(value: Any) -> tuple[int, float, str]:
+        if value is None:
+            return 0, 0.0, ""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return 2, 0.0, str(value)
+        return 1, math.inf if _is_nan(value) else _real(value), str(value)
+
+    keys = [[rank(config.get(name)) for name in names] for config in configs]
+    return sorted(range(len(configs)), key=keys.__getitem__)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _real(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # of an int that no float can hold
+        return math.inf if value > 0 else -math.inf
 
 
 def cell_fields(

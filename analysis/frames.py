@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -24,8 +25,16 @@ UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
 """The columns that order a history: ours, and W&B's own where none is logged."""
-LOSSES: Final = ("loss", "err", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "suboptimality", "distance")
-GAINS: Final = ("acc", "top1", "top5", "auc", "f1", "precision", "recall", "iou", "map", "bleu", "reward")
+LOSSES: Final = frozenset(
+    ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
+     "suboptimality", "distance")
+)  # fmt: skip
+GAINS: Final = frozenset(
+    ("acc", "accuracy", "top1", "top5", "auc", "auroc", "f1", "precision", "recall", "iou", "miou", "map", "bleu",
+     "reward", "rewards")
+)  # fmt: skip
+_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+"""A word of a metric's name: `valLoss`, `val_loss` and `val/loss` have two."""
 SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Numbers as W&B's server spells them."""
 
@@ -99,13 +108,10 @@ def direction(metric: str, protocol: Protocol) -> bool | None:
 
 
 def by_name(metric: str) -> bool | None:
-    """What the name of a metric says of its direction, None where it says nothing."""
-    words = set(re.split(r"[^a-z0-9]+", metric.lower()))
-    if any(word.startswith(LOSSES) for word in words):
-        return False
-    if any(word.startswith(GAINS) for word in words):
-        return True
-    return None
+    """What the words in the name of a metric say of its direction, None where they say nothing, or both."""
+    words = {word.lower() for word in _WORD.findall(metric)}
+    is_loss, is_gain = bool(words & LOSSES), bool(words & GAINS)
+    return None if is_loss == is_gain else is_gain
 
 
 def frame(table: pa.Table) -> pd.DataFrame:
@@ -115,8 +121,9 @@ def frame(table: pa.Table) -> pd.DataFrame:
 
 
 def plain(values: pd.Series) -> list[Any]:
-    """The values of a column as Python has them, None for what is missing."""
-    return [None if value is pd.NA else value for value in values.tolist()]
+    """The values of a column as Python has them, None for what is missing; every NaN is one object, as keys need it."""
+    found = [None if value is pd.NA else value for value in values.tolist()]
+    return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in found]
 
 
 def typed(values: Sequence[Any]) -> pa.Array:
@@ -129,8 +136,9 @@ def typed(values: Sequence[Any]) -> pa.Array:
         kinds = {float}
     if kinds == {int} and all(value is None or abs(value) < 2**63 for value in values):
         return pa.array(values, pa.int64())
-    if kinds and kinds <= {int, float}:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if kinds <= {int, float}:
+        with suppress(OverflowError):  # of an int that no float can hold
+            return pa.array([None if value is None else float(value) for value in values], pa.float64())
     if kinds == {bool}:
         return pa.array(values, pa.bool_())
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
@@ -141,7 +149,7 @@ def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], prot
     """The columns `best_epoch`, `stalled`, `cap_share`, `zero_share`, `best/*` and `last/*` of `runs`.
 
     `history` holds the rows of the runs one after the other, `rows` of them each. Of several best epochs the first
-    counts; a NaN is never the best.
+    counts; a value that is not finite is never the best.
     """
     lengths = np.asarray(rows, dtype=np.int64)
     ends = np.cumsum(lengths)
@@ -200,16 +208,16 @@ def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, as
 
 
 def first_best(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """By run the row of the first of its largest values, -1 where it has none; (rows,) and (runs,) to (runs,)."""
+    """By run the row of the first of its largest finite values, -1 without one; (rows,) and (runs,) to (runs,)."""
     found = np.full(len(lengths), -1, dtype=np.int64)
     there = np.flatnonzero(lengths)
     if not len(there):
         return found
-    finite = np.where(np.isnan(values), -np.inf, values)
+    finite = np.where(np.isfinite(values), values, -np.inf)
     starts = np.cumsum(lengths)[there] - lengths[there]
     largest = np.maximum.reduceat(finite, starts)
     of_row = np.repeat(np.arange(len(there)), lengths[there])
-    hits = np.flatnonzero((finite == largest[of_row]) & ~np.isnan(values))
+    hits = np.flatnonzero((finite == largest[of_row]) & np.isfinite(values))
     runs, first = np.unique(of_row[hits], return_index=True)
     found[there[runs]] = hits[first]
     return found

@@ -16,13 +16,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json
-from pyarrow import compute as pc
 
 from analysis.address import Address
-from analysis.frames import SPECIAL, joined, typed
+from analysis.answers import lines_of, parsed
+from analysis.foreign import fit, listed, readable, short
+from analysis.frames import joined
 from trainer.registry import UserError
 from trainer.tracking import logged_in
+from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
 TIMEOUT_SECONDS: Final = 60
 RUNS_PER_PAGE: Final = 1_000
@@ -84,6 +85,7 @@ class Project:
         """Raises `UserError` where there is no key, or no server that takes it."""
         if not logged_in():
             raise UserError(f"{address}: no W&B key; set WANDB_API_KEY, or run `wandb login`")
+        prepare_environment()
         import wandb
 
         self.address = address
@@ -93,6 +95,8 @@ class Project:
             self._api: Any = wandb.Api(timeout=TIMEOUT_SECONDS)
         except Exception as error:
             raise UserError(f"{address}: the W&B server cannot be used: {_first_line(error)}") from None
+        finally:
+            end_in_time_at_exit()
 
     def runs(self) -> list[RemoteRun]:
         """Every run once, in the order of their creation, whatever changes between the pages.
@@ -103,9 +107,9 @@ class Project:
         seen: dict[str, RemoteRun] = {}
         for _ in range(PASSES):
             pages = list(self._pages(_unseen(filters, seen)))
-            is_whole = not seen and len(pages) == 1  # all of one moment
+            is_whole = not seen and len(pages) == 1 and pages[0][1] == len(pages[0][0])  # all of one moment
             seen |= {run.id: run for page, _ in pages for run in page}
-            if is_whole or not seen:
+            if is_whole:
                 break
             if pages[-1][1] == 0:  # there is nothing that was not seen; but some of it may have been deleted meanwhile
                 if next(self._pages(filters, first=1))[1] == len(seen):
@@ -121,13 +125,12 @@ class Project:
     def what_there_is(self) -> str:
         """Of a project of which no run matches: how many runs there are, their states and tags."""
         found = [run for page, _ in self._pages([]) for run in page]
-        tags = sorted({tag for run in found for tag in run.tags})
-        states = sorted({run.state for run in found})
-        keys = sorted({key for run in found for key in run.config})
+        tags = {tag for run in found for tag in run.tags}
+        states = {run.state for run in found}
+        keys = {key for run in found for key in run.config}
         return (
             f"{self.address.entity}/{self.address.project} has {len(found)} runs; "
-            f"states: {', '.join(states) or 'none'}; tags: {', '.join(tags) or 'none'}; "
-            f"config: {', '.join(keys) or 'none'}"
+            f"states: {listed(states)}; tags: {listed(tags)}; config: {listed(keys)}"
         )
 
     def _pages(
@@ -145,20 +148,27 @@ class Project:
             project = self._ask(_RUNS, given).get("project")
             if project is None:
                 raise UserError(f"{self.address}: {self._unknown()}")
-            listed = project["runs"]
-            yield [_run(edge["node"]) for edge in listed["edges"]], int(project["runCount"])
-            cursor = listed["pageInfo"]["endCursor"]
-            if first == 1 or not listed["pageInfo"]["hasNextPage"] or not listed["edges"]:
+            page = project["runs"]
+            yield [self._run(edge["node"]) for edge in page["edges"]], int(project["runCount"])
+            cursor = page["pageInfo"]["endCursor"]
+            if first == 1 or not page["pageInfo"]["hasNextPage"] or not page["edges"]:
                 return
+
+    def _run(self, node: Mapping[str, Any]) -> RemoteRun:
+        """A run of a page. Raises `UserError` where what the server says of it cannot be read."""
+        try:
+            return _run(node)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UserError(unreadable(self.address, str(node.get("name")), _first_line(error))) from None
 
     def _unknown(self) -> str:
         entity = self.address.entity
         try:
-            names = sorted(project.name for project in self._api.projects(entity, per_page=200))
+            names = [project.name for project in self._api.projects(entity, per_page=200)]
         except Exception:
             names = []
         if names:
-            return f"no such project; {entity} has: {', '.join(names)}"
+            return f"no such project; {entity} has: {listed(names)}"
         return f"no such project, and none of {entity!r} can be seen; the key is of {self._api.default_entity!r}"
 
     def _ask(self, query: str, variables: Mapping[str, Any], parse: Callable[[str], Any] = json.loads) -> Any:
@@ -200,48 +210,23 @@ class Project:
             f"{{ project(name: $project, entityName: $entity) {{ {fields} }} }}"
         )
         given = {"project": self.address.project, "entity": self.address.entity}
-        lines = _lines_of(self._ask(query, given, parse=str.encode), len(batch))
-        table = parsed(pa.concat_arrays(lines))
+        try:
+            lines = lines_of(self._ask(query, given, parse=str.encode), len(batch))
+            table = parsed(pa.concat_arrays(lines))
+        except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, UserError):
+                raise
+            if len(batch) == 1:
+                raise UserError(unreadable(self.address, batch[0].run, _first_line(error))) from None
+            return [self._batch([one])[0] for one in batch]  # it is told whose history that is
         ends = np.cumsum([len(run) for run in lines])
         return [table.slice(int(end) - len(run), len(run)) for end, run in zip(ends, lines, strict=True)]
 
 
-def _lines_of(answer: bytes, runs: int) -> list[pa.Array]:
-    """By alias the lines of a run's history, taken out of the answer by Arrow: Python would hold up other requests."""
-    table = pyarrow.json.read_json(pa.BufferReader(answer), read_options=_in_one_block(answer))
-    project = table["project"].combine_chunks()
-    found = []
-    for at in range(runs):
-        rows: Any = project
-        for name in (f"r{at}", "history"):  # null where the project or the run has gone meanwhile
-            rows = rows.field(name) if pa.types.is_struct(rows.type) else pa.nulls(0)
-        is_text = pa.types.is_list(rows.type) and pa.types.is_string(rows.type.value_type)
-        found.append(rows.values if is_text else pa.array([], pa.string()))
-    return found
-
-
-def _in_one_block(content: bytes) -> Any:
-    return pyarrow.json.ReadOptions(block_size=max(1 << 20, len(content) + 1))
-
-
-def parsed(lines: pa.Array) -> pa.Table:
-    """Rows of JSON as a table; NaN and infinities, which the server sends as text, are numbers again."""
-    if not len(lines):
-        return pa.table({})
-    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-    content: bytes = pc.binary_join(whole, "\n")[0].as_buffer().to_pybytes()
-    if b"NaN" in content or b"Infinity" in content:
-        for name in SPECIAL:
-            content = content.replace(f'"{name}"'.encode(), name.encode())
-    try:
-        table = pyarrow.json.read_json(pa.BufferReader(content), read_options=_in_one_block(content))
-        if not any(pa.types.is_nested(field.type) or pa.types.is_timestamp(field.type) for field in table.schema):
-            return table
-    except pa.ArrowException:
-        pass  # a column of two kinds, or a text that is NaN
-    rows = [json.loads(line) for line in lines.to_pylist()]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: typed([row.get(name) for row in rows]) for name in names})
+def unreadable(address: Address, run: str, why: str) -> str:
+    """What is said of a run that cannot be read, and how to go on without it."""
+    without = json.dumps({"name": {"$ne": run}})
+    return f"{address}: run {short(run)} cannot be read: {short(why)}; --filter '{without}' leaves it out"
 
 
 def _batches(wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
@@ -262,24 +247,29 @@ def _unseen(filters: Sequence[Mapping[str, Any]], seen: Mapping[str, Any]) -> li
 
 
 def _run(node: Mapping[str, Any]) -> RemoteRun:
-    config = {
-        key: value["value"] if isinstance(value, Mapping) and "value" in value else value
-        for key, value in json.loads(node["config"] or "{}").items()
-        if key not in ("_wandb", "wandb_version")
-    }
+    config = fit(
+        {
+            key: value["value"] if isinstance(value, Mapping) and "value" in value else value
+            for key, value in json.loads(node["config"] or "{}").items()
+            if key not in ("_wandb", "wandb_version")
+        }
+    )
     summary = json.loads(node["summaryMetrics"] or "{}")
     state = [
         node[key]
         for key in ("state", "tags", "config", "historyLineCount", "createdAt", "heartbeatAt", "summaryMetrics")
     ]
+    last = (node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))
+    if isinstance(last, bool) or not isinstance(last, int | float):
+        raise ValueError(f"its last _step is {last!r}, which is no number")
     return RemoteRun(
         node["name"],
-        node["displayName"] or node["name"],
-        node["state"],
-        tuple(node["tags"] or ()),
+        short(node["displayName"] or node["name"]),
+        short(node["state"]),
+        tuple(readable(tag) for tag in node["tags"] or ()),
         node["createdAt"] or "",
         int(node["historyLineCount"] or 0),
-        int((node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))),
+        int(last),
         config,
         summary,
         hashlib.sha256(json.dumps(state).encode()).hexdigest(),
@@ -287,4 +277,4 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return short((str(error).strip().splitlines() or [type(error).__name__])[0])

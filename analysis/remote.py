@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from analysis.address import Address, flattened
-from analysis.cache import EMPTY, Cache, Cached, shard_columns
-from analysis.fields import cell_fields, column_of, field_of, metric_of, outcome_of, require_mapping
-from analysis.frames import SPECIAL, Protocol, Pulled, empty_history, frame, joined, last_known, scores, typed
-from analysis.project import Project, RemoteRun, Wanted
-from analysis.stored import protocol_of, with_current_columns, with_variants
-from sweeps.sweep_index import Sweep
-from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS, RENAMED
+from analysis.address import Address
+from analysis.cache import EMPTY, Cache, Cached
+from analysis.foreign import short
+from analysis.frames import Pulled, empty_history, joined
+from analysis.project import Project, RemoteRun, Wanted, unreadable
+from analysis.wandb_frames import Request, pulled_of
 from trainer.registry import UserError
 
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for with a pull; kept with it, so that `table` and the others know."""
-
-    filters: Mapping[str, Any]
-    mapping: Mapping[str, str]  # by our name theirs
-    metric: str | None
-    goal: str | None
-    tuned: tuple[str, ...]
-    ignore: tuple[str, ...]  # config fields that tell no cells apart
-    spec: Mapping[str, Any] | None  # a sweep, as `Sweep.as_json`
+__all__ = ["Request", "counts", "last_request", "pull_wandb", "read_wandb"]
 
 
 def pull_wandb(
@@ -59,7 +44,7 @@ def pull_wandb(
         changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
         said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
         if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):
-            return _pulled(address, request, old)
+            return pulled_of(address, request, old)
         tables, short = _fetch(project, old, changed, progress)
         rows = {run_id: table.num_rows for run_id, table in tables.items()}
         described = pa.table(
@@ -75,7 +60,7 @@ def pull_wandb(
         try:
             if short:
                 raise UserError(_short(address, short))
-            pulled = _pulled(address, request, made)
+            pulled = pulled_of(address, request, made)
         except UserError:  # what was fetched is kept, and what is wrong with the request is not
             good = said["request"] if short else old.said("request")
             keeper.save(made, **{**said, "request": good}, short=", ".join(short))
@@ -94,7 +79,7 @@ def read_wandb(address: Address, cache: Path) -> Pulled:
         raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
     if found.said("short"):
         raise UserError(_short(address, found.said("short").split(", ")))
-    return _pulled(address, _request(found), found)
+    return pulled_of(address, _request(found), found)
 
 
 def last_request(address: Address, cache: Path) -> Request | None:
@@ -121,15 +106,8 @@ def _cache(address: Address, cache: Path) -> Cache:
 def _short(address: Address, runs: Sequence[str]) -> str:
     return (
         f"{address}: of {len(runs)} runs not every history row has arrived that the server counts "
-        f"({', '.join(runs[:5])}{', ...' if len(runs) > 5 else ''}); pull again"
+        f"({', '.join(map(short, runs[:5]))}{', ...' if len(runs) > 5 else ''}); pull again"
     )
-
-
-def _ordered(history: pa.Table) -> pa.Table:
-    """Our columns in their order, then all others: the order of keys in W&B's answers is drawn at random."""
-    there = history.column_names
-    ours = ["trial_id", "_step", *HISTORY_COLUMNS, *PROBLEM_COLUMNS]
-    return history.select([*(name for name in ours if name in there), *sorted(set(there) - set(ours))])
 
 
 def _together(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -168,6 +146,7 @@ def _fetch(
     found, wrong = {}, []
     for run in changed:
         kept, come = past.get(run.id), new.get(run.id, pa.table({}))
+        _require_steps(project.address, run.id, come)
         is_same = kept is None or (come.num_rows > 0 and _row(kept, -1) == _row(come, 0))
         found[run.id] = come if kept is None else joined([kept, come.slice(1)])
         if not is_same or found[run.id].num_rows != run.rows:
@@ -177,6 +156,13 @@ def _fetch(
         found |= dict(project.histories(again, lambda _: None))
         found |= {run.id: pa.table({}) for run in wrong if not run.rows}
     return found, [run.id for run in wrong if found[run.id].num_rows != run.rows and run.state != "running"]
+
+
+def _require_steps(address: Address, run: str, history: pa.Table) -> None:
+    """Raise `UserError` where the steps of a history are no numbers: nothing could be said of its order."""
+    kind = history["_step"].type if "_step" in history.column_names else pa.int64()
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise UserError(unreadable(address, run, "its _step is no number"))
 
 
 def _row(table: pa.Table, at: int) -> str:
@@ -206,132 +192,6 @@ def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
         run_id: history.slice(int(ends[at] - lengths[at]), lengths[at]).drop_columns(["trial_id"])
         for run_id, at in grown
     }
-
-
-# From what was fetched to frames.
-
-
-def _pulled(address: Address, request: Request, cached: Cached) -> Pulled:
-    runs = [json.loads(text) for text in cached.runs["run"].to_pylist()]
-    sweep = None if request.spec is None else Sweep.of_json(request.spec)
-    theirs = {name: ours for ours, name in request.mapping.items()}
-    configs = [flattened(run["config"]) for run in runs]
-    require_mapping(address, request.mapping, configs, _logged(cached))
-    configs = [{column_of(theirs.get(key, key)): value for key, value in config.items()} for config in configs]
-
-    def load(columns: Sequence[str] | None) -> pa.Table:
-        older = {now: before for before, now in RENAMED.items()} if request.spec is not None else {}
-        asked = None if columns is None else [request.mapping.get(name, name) for name in columns]
-        asked = asked and [*asked, *(older[name] for name in asked if name in older)]
-        table = _ordered(cached.history(asked))
-        if request.spec is not None:
-            table = with_current_columns(table)
-        named = table.rename_columns([theirs.get(name, name) for name in table.column_names])
-        return named if chosen is None else _as_ours(_rows_in_order(named, cached, chosen), columns)
-
-    chosen: list[int] | None = None
-    history = load(None)
-    lengths = cached.runs["rows"].to_pylist()
-    ids = [run["id"] for run in runs]
-    if sweep is not None:
-        protocol = protocol_of(sweep, str(address))
-        places = {trial_id: at for at, trial_id in enumerate(ids)}
-        wanted = [trial.trial_id for trial in sweep.trials]
-        chosen = [places[trial_id] for trial_id in wanted if trial_id in places]
-        if not chosen:
-            raise UserError(f"{address}: none of its {len(ids)} runs is a trial of the sweep {sweep.name!r}")
-        lengths = [lengths[places[trial_id]] if trial_id in places else 0 for trial_id in wanted]
-        history = load(None)
-        by_id = dict(zip(ids, runs, strict=True))
-        runs = [by_id.get(trial_id, {}) for trial_id in wanted]
-        configs = [dict(trial.values) for trial in sweep.trials]
-        ids = wanted
-    if sweep is None:
-        metric, goal = metric_of(address, request.metric, request.goal, history)
-    else:
-        metric, goal = sweep.metric.name, sweep.metric.goal
-    outcomes = [outcome_of(run, sweep is not None) for run in runs]
-    if sweep is None:
-        tuned = tuple(request.tuned)
-        cell = cell_fields(address, configs, tuned, request.ignore)
-        protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
-        lasts = _last_values(history, lengths, metric)
-        outcomes = [
-            "diverged" if outcome == "finished" and value is not None and not math.isfinite(value) else outcome
-            for outcome, value in zip(outcomes, lasts, strict=True)
-        ]
-    else:
-        _require_whole(address, sweep, outcomes, lengths)
-    names = list(dict.fromkeys(name for config in configs for name in config))
-    table = pa.table(
-        {
-            "trial_id": pa.array(ids, pa.string()),
-            "sweep": pa.array([protocol.name] * len(ids), pa.string()),
-            "outcome": pa.array(outcomes, pa.string()),
-            **{name: field_of(name, [config.get(name) for config in configs]) for name in names},
-            **scores(history, lengths, outcomes, protocol),
-            "run.name": typed([run.get("name") for run in runs]),
-            "run.state": typed([run.get("state") for run in runs]),
-            "epoch": pa.array(_last_values(history, lengths, "epoch", "_step"), pa.float64()).cast(
-                pa.int64(), safe=False
-            ),
-            "seconds": pa.array(_seconds(runs), pa.float64()),
-            "started": typed([run.get("created") for run in runs]),
-            "error": typed([None for _ in runs]),
-            "diverged_step": pa.array([None] * len(runs), pa.int64()),
-            "run.rows": pa.array(lengths, pa.int64()),
-        }
-    )
-    if sweep is not None:
-        table = with_variants(table, sweep, protocol)
-    return Pulled(protocol, frame(table), load)
-
-
-def _rows_in_order(history: pa.Table, cached: Cached, chosen: Sequence[int]) -> pa.Table:
-    lengths = np.asarray(cached.runs["rows"].to_pylist(), dtype=np.int64)
-    ends = np.cumsum(lengths)
-    parts = [np.arange(ends[at] - lengths[at], ends[at]) for at in chosen]
-    return history.take(pa.array(np.concatenate(parts)))
-
-
-def _as_ours(history: pa.Table, columns: Sequence[str] | None) -> pa.Table:
-    """The history of our own runs has all of our columns: W&B does not know those that were never measured."""
-    wanted = {field.name: field.type for field in empty_history().schema}
-    for name, kind in wanted.items():
-        if name not in history.column_names and (columns is None or name in columns):
-            history = history.append_column(name, pa.nulls(history.num_rows, kind))
-    return history
-
-
-def _logged(cached: Cached) -> list[str]:
-    """The columns of the history."""
-    return list(dict.fromkeys(name for shard in cached.shards for name in shard_columns(shard)))
-
-
-def _require_whole(address: Address, sweep: Sweep, outcomes: Sequence[str], lengths: Sequence[int]) -> None:
-    for trial, outcome, rows in zip(sweep.trials, outcomes, lengths, strict=True):
-        if outcome == "finished" and rows != trial.epochs:
-            raise UserError(
-                f"{address}: run {trial.trial_id} has {rows} epochs of {trial.epochs} of a finished trial; "
-                f"polysweep sync {sweep.name} uploads what W&B lacks"
-            )
-
-
-def _last_values(history: pa.Table, lengths: Sequence[int], *names: str) -> list[Any]:
-    """By run the last value of the first of the columns that there is; None without rows."""
-    name = next((name for name in names if name in history.column_names), None)
-    ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
-    if name is None:
-        return [None] * len(lengths)
-    counts = np.asarray(lengths, dtype=np.int64)
-    index = last_known(history[name], ends - 1, ends - counts, counts > 0)
-    values: list[Any] = history[name].take(index).to_pylist()
-    return [SPECIAL.get(value, None) if isinstance(value, str) else value for value in values]
-
-
-def _seconds(runs: Sequence[Mapping[str, Any]]) -> list[float | None]:
-    found = [run.get("summary", {}).get("_runtime") for run in runs]
-    return [float(value) if isinstance(value, int | float) else None for value in found]
 
 
 def counts(pulled: Pulled) -> str:

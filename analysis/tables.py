@@ -242,7 +242,7 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         by_row.setdefault(_key(cell, layout.rows), []).append(cell)
     sign = 1 if selection.is_maximal else -1
     ranked = {
-        row: sorted(members, key=lambda cell: (not cell["n"], cell["diverged"], -sign * cell["mean"]))
+        row: sorted(members, key=lambda cell: (not _is_known(cell), cell["diverged"], -sign * cell["mean"]))
         for row, members in by_row.items()
         if len(members) > 1
     }
@@ -263,13 +263,18 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         names = [_name(cell, layout.cols) for cell in members]
         if undecided[row]:
             verdicts.append(RowVerdict(row, "", "", untested("undecided"), math.nan, undecided=undecided[row]))
-        elif members[1]["n"]:
+        elif _is_known(members[1]):
             told = {b for b in range(1, len(members)) if against[row, b][1] < LEVEL}
-            marked = tuple(selection.key(cell) for b, cell in enumerate(members) if cell["n"] and b not in told)
+            marked = tuple(selection.key(cell) for b, cell in enumerate(members) if _is_known(cell) and b not in told)
             verdicts.append(RowVerdict(row, names[0], names[1], *against[row, 1], marked))
-        elif members[0]["n"]:
+        elif _is_known(members[0]):
             verdicts.append(RowVerdict(row, names[0], names[1], *against[row, 1], (selection.key(members[0]),)))
     return verdicts
+
+
+def _is_known(cell: Mapping[Any, Any]) -> bool:
+    """Whether a cell can be the best of its row: it has a mean that is a number."""
+    return bool(cell["n"]) and math.isfinite(cell["mean"])
 
 
 def _name(cell: Mapping[Any, Any], cols: Sequence[str]) -> str:

@@ -268,7 +268,11 @@ def logs(
 
 
 @app.command()
-def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
+def sync(
+    name: NameArgument,
+    store: StoreOption = DEFAULT_STORE,
+    again: Annotated[bool, typer.Option("--again", help="Try again what was deleted on the server.")] = False,
+) -> None:
     """Upload to the W&B server exactly what it lacks of a sweep: runs, rows of killed processes, tags."""
     from sweeps.reconcile import sync as sync_sweep
     from sweeps.start import use_wandb_settings
@@ -276,7 +280,8 @@ def sync(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     place = _writable(store)
     sweep = place.launched(name)
     use_wandb_settings(sweep.settings.project, sweep.settings.entity)
-    raise typer.Exit(sync_sweep(sweep, place, say))
+    trials = {trial.trial_id: trial.values for trial in sweep.trials}
+    raise typer.Exit(sync_sweep(name, trials, place, say, again=again))
 
 
 def _writable(root: str) -> Store:

@@ -93,7 +93,7 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
             check()
             _check_resources(spec, settings.address)
             supply = Supply(spec, store, settings.data)
-            offline = OfflineWriter(store, supply) if settings.wandb == "offline" else None
+            offline = OfflineWriter(store, _flat_of(supply), (spec.name,)) if settings.wandb == "offline" else None
             try:
                 with Progress(supply.spec, supply.states()) as progress:
                     rounds = _Rounds(supply, settings, folder, progress, interruption, offline, registration)
@@ -113,6 +113,18 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
         return LaunchResult(supply.spec, states, int(failed), reason)
     reason = "bayes finds no point that has not been tried; the sweep is over" if supply.exhausted else ""
     return LaunchResult(supply.spec, states, int(failed or bool(left)), reason)
+
+
+def _flat_of(supply: Supply) -> Callable[[str], Mapping[str, Any]]:
+    """Looks up a trial's flat config, also of one that was proposed meanwhile."""
+    known: dict[str, Mapping[str, Any]] = {}
+
+    def flat_of(trial_id: str) -> Mapping[str, Any]:
+        if trial_id not in known:
+            known.update({trial.trial_id: trial.values for trial in supply.spec.trials})
+        return known[trial_id]
+
+    return flat_of
 
 
 def _check_resources(spec: SweepSpec, address: str | None) -> None:

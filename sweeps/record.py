@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sweeps.claims import Claim
 from sweeps.expand import digits
@@ -14,6 +14,9 @@ from sweeps.states import FINAL
 from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.plugins import component
+
+BEGUN: Final = "begun"
+"""What a record says under `wandb` once a process has logged the trial to a server: it may have any of its rows."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,11 @@ class Job:
     patience: float = 0.0  # seconds that a call to the Store is repeated while it fails
 
 
-def mark_synced(store: Store, trial_id: str) -> None:
-    """Note in a final record that the W&B server has the whole run."""
+def mark_wandb(store: Store, trial_id: str, said: str) -> None:
+    """Note in a final record what the W&B server has of the run: `online` (all of it) or `deleted ENTITY/PROJECT`."""
     record = store.record(trial_id)
     if record is not None and record["outcome"] in FINAL:
-        store.write_record(trial_id, {**record, "wandb": "online"})
+        store.write_record(trial_id, {**record, "wandb": said})
 
 
 def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 
 from sweeps.checkpoints import BEFORE, NEWEST
 from sweeps.files import NewerFormatError, StoreError
+from sweeps.record import BEGUN
 from sweeps.store import Store
-from trainer.tracking import offline_run
+from trainer.offline import mark_continued, offline_run
 
 
 def retry(store: Store, trial_ids: Iterable[str]) -> int:
@@ -42,10 +42,9 @@ def _retry(store: Store, trial_id: str) -> bool:
     if record is None or record["outcome"] != "failed":
         return False
     if (run := offline_run(store.wandb_folder, trial_id)) is not None:
-        shutil.rmtree(run)  # of the attempt that failed; the whole run is written at the end
+        mark_continued(run, record["epoch"])
     errors = [*record.get("errors", []), record["error"]]
-    store.write_record(
-        trial_id,
-        {**record, "outcome": "running", "error": None, "ended": None, "failures": 0, "errors": errors, "wandb": None},
-    )
+    logged = BEGUN if record.get("wandb") else None
+    again = {"outcome": "running", "error": None, "ended": None, "failures": 0, "errors": errors, "wandb": logged}
+    store.write_record(trial_id, {**record, **again})
     return True

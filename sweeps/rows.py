@@ -118,6 +118,12 @@ class Row:
             log.warning("%s: %s", self.trial_id, text)
             self.record["notes"].append(text)
 
+    def note_wandb(self, said: str) -> None:
+        """Put into the record that the W&B server may have rows of the trial, before it is sent any."""
+        if self.record.get("wandb") != said:
+            self.record["wandb"] = said
+            self.write_record()
+
     def add(self, history: dict[str, Any], checkpoint: Callable[[], Mapping[str, Any]], outcome: str) -> None:
         """Take over an epoch, to be saved when it is due."""
         self.history.append(history)

@@ -43,9 +43,9 @@ def train_one(
 
     trial_id = config.trial_id
     state = store.state(trial_id)
-    name = f"{trial_id} ({run_name(config)})"
+    name = f"{trial_id} ({run_name(config.flat())})"
     if state.state in FINAL:
-        complete({trial_id: config}, store, wandb)
+        complete({trial_id: config.flat()}, store, wandb)
         say(f"{name}: nothing to start, it has {state.state}")
         return 1 if state.state == "failed" else 0
     if state.state == "running":
@@ -73,7 +73,7 @@ def train_one(
         _train(run, config, online, interruption, say)
     record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
     if record["outcome"] in FINAL and not interruption.signal:
-        complete({trial_id: config}, store, wandb)
+        complete({trial_id: config.flat()}, store, wandb)
     if interruption.signal and record["outcome"] not in FINAL:
         say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
         return interruption.exit_code
@@ -97,7 +97,7 @@ def _train(
     finally:
         run.close()
         if online:
-            online.drain(3.0 if interruption.signal else DRAIN_SECONDS)
+            online.close(3.0 if interruption.signal else DRAIN_SECONDS)
 
 
 def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:

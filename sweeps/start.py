@@ -173,4 +173,4 @@ def _changes_of_device(made: Plan, store: Store) -> list[str]:
 def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
     """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
     there = [t for t in made.trials if made.state(t) in FINAL and not made.states[t.trial_id].damage]
-    complete({trial.trial_id: trial.config for trial in there}, store, mode)
+    complete({trial.trial_id: trial.values for trial in there}, store, mode)

@@ -115,7 +115,7 @@ class StackTrainable(tune.Trainable):
         with suppress(StoreError):  # whoever has met it has told the driver
             self._close()
         if _online is not None:
-            _online.drain(GRACE_SECONDS - 2)
+            _online.close(GRACE_SECONDS - 3)
 
     def _close(self) -> None:
         if self._run is not None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from sweeps.claims import Lease
-from sweeps.record import Job
+from sweeps.record import BEGUN, Job
 from sweeps.rows import Row, RowProgress
 from sweeps.store import Store
 from sweeps.watch import Watch
@@ -163,7 +163,9 @@ class StackRun:
             tags = self._store.sweeps_of({row.trial_id for row in self._going})
             for row in self._going:
                 names = {*tags[row.trial_id], *self._job.sweeps}
-                self._online.start(describe(row.config, sorted(names)), row.history)
+                row.note_wandb(BEGUN)
+                canonical, flat = row.config.canonical(), row.config.flat()
+                self._online.start(describe(row.trial_id, canonical, flat, sorted(names), row.record), row.history)
         return True
 
     def _places(self) -> list[int]:

@@ -61,10 +61,11 @@ def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
             values = [*values, *[min(values)] * (3 - len(values))]  # a finished trial has all its epochs
         rows = [
             {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": e, "step": 9 * e, "test/top1": v, "test/loss": 1 - v,
-             "partial": made == "diverged"}
+             "seconds": 3.0 / len(values), "partial": made == "diverged"}
             for e, v in enumerate(values, start=1)
         ]  # fmt: skip
         outcome = made if isinstance(made, str) else "finished"
+        store.write_config(trial.trial_id, trial.config.canonical())
         store.write_history(trial.trial_id, rows)
         store.write_record(
             trial.trial_id,
@@ -98,7 +99,8 @@ def as_runs(store: Store, name: str) -> list[dict[str, Any]]:
         state = states[trial.trial_id].state
         if state == "new":
             continue
-        run = describe(trial.config, [name])
+        config, record = trial.config, store.record(trial.trial_id) or {}
+        run = describe(trial.trial_id, config.canonical(), config.flat(), [name], record)
         rows = [
             {**{key: value for key, value in row.items() if value is not None}, "_step": row["epoch"]}
             for row in store.history(trial.trial_id)
@@ -109,9 +111,10 @@ def as_runs(store: Store, name: str) -> list[dict[str, Any]]:
                 "config": {key: {"value": value} for key, value in run.config.items()},
                 "attributes": {"displayName": run.name, "groupName": run.group, "tags": list(run.tags)},
                 "history": [json.dumps(row) for row in rows],
-                "summary": json.dumps({**(rows[-1] if rows else {}), "outcome": state}),
+                "summary": json.dumps({**(rows[-1] if rows else {}), "outcome": record["outcome"]}),
                 "complete": True,
-                "exit_code": 0,
+                "exit_code": int(record["outcome"] in ("failed", "running")),
+                "preempting": record["outcome"] == "running",
             }
         )
     return runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from analysis import project
 from analysis.dashboard import definition, workspace
 from analysis.figures import figures
 from analysis.formats import render
+from analysis.frames import by_name
 from analysis.pull import pull
 from analysis.report import render_report
 from analysis.select import select
@@ -99,6 +101,143 @@ def test_the_direction_of_a_foreign_metric_is_that_of_its_name_or_its_goal(wandb
     assert select(pull(ADDRESS, cache=tmp_path, metric="zeal", goal="minimize")).cells["lr"].tolist() == [0.1]
     with pytest.raises(UserError, match="--goal: 'max'; expected maximize or minimize"):
         pull(ADDRESS, cache=tmp_path, metric="acc", goal="max")
+
+
+@pytest.mark.parametrize(
+    ("name", "maximal"),
+    [
+        ("val/acc", True), ("test_accuracy", True), ("valAcc", True), ("eval/AUC", True), ("mAP", None), ("map", True),
+        ("val_loss", False), ("Loss/train", False), ("val_mape", False), ("test.RMSE", False),
+        ("mapping_cost", None), ("acceleration", None), ("lossless_ratio", None), ("mapper", None), ("recaller", None),
+        ("errand", None), ("top1_error", None), ("score", None), ("précision", None),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_metric_tells_its_direction_by_whole_words(name: str, maximal: bool | None) -> None:
+    assert by_name(name) is maximal
+
+
+def test_a_metric_that_only_begins_like_a_known_one_needs_a_goal(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", [a_run("a", [{"mapping_cost": 0.5}], {"seed": 0})])
+    with pytest.raises(UserError, match="--goal: is a larger 'mapping_cost' better"):
+        pull(ADDRESS, cache=tmp_path, metric="mapping_cost")
+
+
+# What other people's projects hold.
+
+
+def with_field(name: str, *values: Any) -> list[dict[str, Any]]:
+    """Two seeds of each value of a field."""
+    return [
+        a_run(f"r{at}-{seed}", [{"acc": 0.5 + 0.1 * at + 0.01 * seed}], {name: value, "seed": seed})
+        for at, value in enumerate(values)
+        for seed in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "rows"),
+    [
+        ("rho", (0.2, "auto", 0.1), ["0.1", "0.2", "auto"]),
+        ("rho", (math.nan, 0.1), ["0.1", "-"]),
+        ("rho", (math.nan, 0.1, None), ["-", "0.1", "nan"]),
+        ("rho", (math.inf, 0.1), ["0.1", "inf"]),
+        ("rho", (10**400, 1), ["1", str(10**400)[:60]]),
+        ("rho", ([1, 2], "[1, 2]x"), ["[1, 2]", "[1, 2]x"]),
+        ("rho", (True, False), ["False", "True"]),
+    ],
+    ids=["text", "nan", "nan and none", "inf", "huge", "lists", "marks"],
+)
+def test_values_of_any_kind_make_a_table_with_a_row_each(
+    field: str, values: tuple[Any, ...], rows: list[str], wandb_server: Wandb, tmp_path: Path
+) -> None:
+    wandb_server.load("p", with_field(field, *values))
+    selection = select(pull(ADDRESS, cache=tmp_path, metric="acc"))
+    assert selection.cells["n"].tolist() == [2] * len(values), "no cell is split"
+    assert render(selection, "csv").count("\n") == len(values)
+    lines = [line.split("|")[1].strip() for line in render(selection, "markdown").splitlines() if line.startswith("|")]
+    assert [line[:60] for line in lines[2:]] == rows
+
+
+def test_values_that_are_numbers_and_text_are_reported(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", with_field("rho", 0.2, "auto", 0.1, [1, 2]))
+    assert "<h2" in render_report(select(pull(ADDRESS, cache=tmp_path, metric="acc")))
+
+
+def test_a_value_of_a_megabyte_is_cut_and_still_tells_cells_apart(wandb_server: Wandb, tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    wandb_server.load("p", with_field("note", long + "a", long + "b", list(range(200_000))))
+    selection = select(pull(ADDRESS, cache=tmp_path, metric="acc"))
+    notes = selection.cells["note"].tolist()
+    assert len(set(notes)) == 3 and max(map(len, notes)) < 120 and "... (1000001 characters, " in notes[1]
+    assert len(render_report(selection)) < 2_000_000 and len(render(selection, "csv")) < 5_000
+    assert figures(selection)
+
+
+def test_control_characters_are_written_out(wandb_server: Wandb, tmp_path: Path) -> None:
+    """A terminal would obey them: in names, values, tags, columns and states, and in what is said of mistakes."""
+    runs = with_field("na\x1b[31mme", "\x1b[2J", "a\nb")
+    for run in runs:
+        run["history"] = [run["history"][0].replace('"acc"', '"acc", "bell\\u0007": 1, "acc"')[:-1] + "}"]
+        run["attributes"] = {"displayName": "\x1b]0;x\x07", "tags": ["t\x1b"]}
+    for run in runs:
+        run["history"] = [json.dumps({"_step": 0, "acc": 0.5, "bell\x07": 1})]
+    wandb_server.load("p", runs)
+    pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
+    text = render(select(pulled), "markdown") + render(select(pulled), "csv") + " ".join(pulled.runs.columns)
+    assert r"na\x1b[31mme" in text and r"\x1b[2J" in text and r"a\nb" in text and r"last/bell\x07" in text
+    assert all(one.isprintable() or one == "\n" for one in text) and pulled.runs["run.name"][0] == r"\x1b]0;x\x07"
+    with pytest.raises(UserError) as error:
+        pull(f"{ADDRESS}/nothing", cache=tmp_path)
+    assert str(error.value).isprintable() and r"t\x1b" in str(error.value)
+    with pytest.raises(UserError) as error:
+        pull(ADDRESS, cache=tmp_path, metric="accc")
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("history", "why"),
+    [
+        (['{"_step": 0, "acc": 0.5}', '{"_step": "one", "acc": 0.5}'], "its last _step is 'one', which is no number"),
+        (['{"_step": "zero", "acc": 0.5}', '{"_step": 1, "acc": 0.5}'], "its _step is no number"),
+    ],
+)
+def test_a_step_that_is_text_is_named_with_a_way_to_go_on(
+    history: list[str], why: str, wandb_server: Wandb, tmp_path: Path
+) -> None:
+    wandb_server.load("p", [a_run("a", [], {"seed": 0}, history=history), *foreign()])
+    with pytest.raises(UserError) as error:
+        pull(ADDRESS, cache=tmp_path, **MAPPED)
+    without = {"name": {"$ne": "a"}}
+    assert f"{ADDRESS}: run a cannot be read: {why}; --filter '{json.dumps(without)}' leaves it out" == str(error.value)
+    assert len(pull(ADDRESS, cache=tmp_path, filters=without, **MAPPED).runs) == 16
+
+
+@pytest.mark.parametrize("broken", [{"tags": 3}, {"displayName": 3}])
+def test_a_run_that_is_no_run_is_named(broken: dict[str, Any], wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", [a_run("a", [{"acc": 0.5}], {"seed": 0}, attributes=broken), *foreign()])
+    with pytest.raises(UserError, match="run a cannot be read: "):
+        pull(ADDRESS, cache=tmp_path, **MAPPED)
+
+
+def test_an_infinite_value_is_never_the_best(wandb_server: Wandb, tmp_path: Path) -> None:
+    """Neither of a run's epochs, nor of a row's cells, nor of a cell's candidates."""
+    scores = {("a", 1): (0.5, 0.6), ("a", 2): (math.inf, 0.7), ("b", 1): (0.9, 0.8)}
+    runs = [
+        a_run(f"{which}{lr}{seed}", [{"acc": first + seed / 50, "gain": math.inf if which == "a" else 1.0},
+                                             {"acc": last + seed / 50}],
+              {"scheduler": which, "lr": lr, "rho": 0.1, "seed": seed})
+        for (which, lr), (first, last) in scores.items()
+        for seed in (0, 1)
+    ]  # fmt: skip
+    wandb_server.load("p", runs)
+    pulled = pull(ADDRESS, cache=tmp_path, metric="acc", tuned=["lr"])
+    chosen = select(pulled)
+    assert chosen.cells["mean"].tolist() == pytest.approx([0.71, 0.91]) and chosen.cells["lr"].tolist() == [2, 1]
+    text = render(chosen, "markdown")
+    assert "**0.9100 +- 0.0141**" in text and "**0.7100" not in text
+    gains = pull(ADDRESS, cache=tmp_path, metric="gain", goal="maximize", tuned=["lr"])
+    text = render(select(gains, epoch="last"), "markdown")
+    assert "**inf" not in text and "**1.0000 +- 0.0000**" in text
 
 
 def test_config_fields_named_like_our_columns_are_kept_apart(wandb_server: Wandb, tmp_path: Path) -> None:

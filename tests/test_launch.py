@@ -18,7 +18,7 @@ from test_tracking import assert_complete
 
 from sweeps.store import Store
 from trainer.config import TrialConfig
-from trainer.tracking import offline_run
+from trainer.offline import offline_run
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from analysis import project
 from analysis.formats import render
 from analysis.project import Project
 from analysis.pull import pull
+from analysis.remote import counts
+from analysis.report import render_report
 from analysis.select import select
 from sweeps.store import Store
 from trainer.registry import UserError
@@ -88,9 +91,96 @@ def test_what_has_not_started_is_new_and_what_was_not_asked_for_is_left_out(
     assert ids(pulled) == ids(made) and pulled.protocol.text == made.protocol.text
     assert render(select(pulled), "markdown") == render(select(made), "markdown")
     assert set(pulled.runs["outcome"]) == {"new", "diverged", "finished"}
+    diverged = pulled.runs[pulled.runs["outcome"] == "diverged"]
+    assert set(diverged["diverged_step"]) == {9}, "the last step of the epoch in which it diverged"
+
+
+def test_a_report_from_wandb_is_that_of_its_store(wandb_server: Wandb, tmp_path: Path) -> None:
+    """Commit, versions, device, threads and K are in every run's config; its cost is that of its epochs."""
+    made = sweep(tmp_path, by_lr)
+    store = Store(str(tmp_path))
+    wandb_server.load("p", as_runs(store, "made"))
+    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
+    theirs, ours = (
+        re.sub(r"written .* UTC|\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", render_report(select(one))).replace(
+            one.protocol.source, "SOURCE"
+        )
+        for one in (pulled, made)
+    )
+    assert "c0ffee" in theirs
+    assert theirs == ours
+    for name in ("commit", "version.torch", "device", "threads", "width", "seconds"):
+        pd.testing.assert_series_equal(pulled.runs[name], made.runs[name], check_dtype=False)
+
+
+def test_where_numbers_come_from_tells_no_cells_apart(wandb_server: Wandb, tmp_path: Path) -> None:
+    """Without a spec too: one seed was trained on another commit, in a wider stack."""
+    sweep(tmp_path, by_lr)
+    store = Store(str(tmp_path))
+    runs = as_runs(store, "made")
+    for run in runs:
+        run["config"]["polysweep"]["value"] |= {"commit": f"c{run['config']['seed']['value']}", "width": 7}
+    wandb_server.load("p", runs)
+    pulled = pull(ADDRESS, cache=tmp_path / "cache", tuned=["lr"])
+    assert set(pulled.protocol.cell) == {"rho", "scheduler"}
+    assert set(pulled.runs["commit"]) == {"c0", "c1", "c2"} and set(pulled.runs["width"]) == {7}
+
+
+def test_interrupted_runs_are_missing_as_in_the_store(wandb_server: Wandb, tmp_path: Path) -> None:
+    """Whether W&B calls them preempted, crashed, or by the word of a version before: failed."""
+    made = sweep(tmp_path, lambda c: "running" if c.seed < 2 and c.rho == 0.1 else by_lr(c))
+    store = Store(str(tmp_path))
+    runs = as_runs(store, "made")
+    going = [run for run in runs if run["preempting"]]
+    assert len(going) == 8
+    for run in going[::3]:
+        run |= {"complete": False, "silent": True}
+    for run in going[1::3]:
+        run |= {"preempting": False}
+    wandb_server.load("p", runs)
+    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
+    assert set(pulled.runs["run.state"]) == {"finished", "crashed", "failed", "preempted"}
+    assert pulled.runs["outcome"].tolist() == made.runs["outcome"].tolist()
+    assert "8 interrupted" in counts(pulled)
+    text = render(select(pulled), "markdown")
+    assert text == render(select(made), "markdown") and "missing" in text and "failed" not in text
+
+
+def test_rows_come_in_the_order_of_values_as_from_the_store(wandb_server: Wandb, tmp_path: Path) -> None:
+    """However late a run was made: also where the sweep's spec is not at hand."""
+    runs = [
+        a_run(f"{rho}-{lr}-{seed}", [{"acc": 0.5 + rho - lr}], {"rho": rho, "lr": lr, "seed": seed}, created=created)
+        for created, (rho, lr, seed) in enumerate(
+            [(10, 0.1, 1), (2, 0.2, 0), (10, 0.1, 0), (0.5, 0.1, 0), (2, 0.1, 0), (0.5, 0.2, 0), (10, 0.2, 0)]
+        )
+    ]
+    for run in runs:
+        run["created"] = f"2026-01-0{run['created'] + 1}"
+    wandb_server.load("p", runs)
+    pulled = pull(ADDRESS, cache=tmp_path, metric="acc", tuned=["lr"])
+    expected = ["0.5-0.1-0", "0.5-0.2-0", "2-0.1-0", "2-0.2-0", "10-0.1-0", "10-0.1-1", "10-0.2-0"]
+    assert ids(pulled) == expected and pulled.history["trial_id"].tolist() == expected
+    assert pulled.columns(["acc"])["acc"].tolist() == pytest.approx([0.9, 0.8, 2.4, 2.3, 10.4, 10.4, 10.3])
+    assert select(pulled).cells["rho"].tolist() == [0.5, 2, 10]
+    assert ids(pull(ADDRESS, cache=tmp_path, refresh=False)) == expected
 
 
 # Every run once, every row.
+
+
+@pytest.mark.parametrize("there", [0, 5])
+def test_runs_that_are_counted_and_do_not_come_are_an_error(
+    there: int, wandb_server: Wandb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one page too."""
+    monkeypatch.setattr(project, "PASSES", 3)
+    wandb_server.load("p", [a_run(f"r{i}", [{"acc": 0.5}], {"seed": i}) for i in range(there)])
+    wandb_server.miscount(1)
+    with pytest.raises(UserError, match=f"{ADDRESS}: the server counts other runs than it delivers, 3 times"):
+        pull(ADDRESS, cache=tmp_path, metric="acc")
+    wandb_server.recover()
+    if there:
+        assert len(ids(pull(ADDRESS, cache=tmp_path, metric="acc"))) == there
 
 
 def test_1200_runs_arrive_as_1200_however_their_pages_are_ordered(wandb_server: Wandb, tmp_path: Path) -> None:

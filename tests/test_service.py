@@ -124,6 +124,7 @@ def fake(store: Store, spec: SweepSpec, outcome: str = "finished", epochs: int =
     for trial in spec.trials:
         rows = [{**dict.fromkeys(HISTORY_COLUMNS), "epoch": e + 1, "test/top1": 0.5, "seconds": 2.0, "partial": False}
                 for e in range(epochs)]  # fmt: skip
+        store.write_config(trial.trial_id, trial.config.canonical())
         store.write_history(trial.trial_id, rows)
         record = {"trial_id": trial.trial_id, "outcome": outcome, "width": 2, "epoch": epochs, "ended": 1.8e9,
                   "notes": [], "sessions": [], "seconds": 2.0 * epochs, "wandb": None, "error": None,
@@ -270,7 +271,8 @@ def test_sync_uploads_exactly_what_the_server_lacks_and_then_nothing(
     whole, _never, killed, adopted = spec.trials
     online = Online()
     for trial, rows, tags in ((whole, 3, ["small"]), (killed, 1, ["small"]), (adopted, 3, ["earlier"])):
-        online.start(describe(trial.config, tags), store.history(trial.trial_id)[:rows])
+        run_of = describe(trial.trial_id, trial.config.canonical(), trial.config.flat(), tags)
+        online.start(run_of, store.history(trial.trial_id)[:rows])
         online.finish(trial.trial_id, "finished" if rows == 3 else "running")
     online.drain(60)
     before = {name: found["upserts"] for name, found in wandb_server.dump()["runs"].items()}

@@ -29,6 +29,12 @@ from graphql.utilities import value_from_ast_untyped
 ENTITY = "lab"
 MOST_SAMPLES = 1_500
 T = TypeVar("T")
+
+
+class SpentError(Exception):
+    """The id of a run that was deleted: the server answers 409."""
+
+
 ATTRIBUTES = ("displayName", "groupName", "jobType", "tags", "notes", "description")
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda have, want: want in have if isinstance(have, list) else have == want,
@@ -62,6 +68,8 @@ class Run:
     logs: int = 0
     exit_code: int | None = None
     complete: bool = False
+    preempting: bool = False
+    silent: bool = False  # its client has stopped beating without an end: the server calls it crashed
     upserts: int = 0
     lost: int = 0  # rows that are counted and never delivered
     created: str = field(default_factory=now)
@@ -74,18 +82,20 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Running while its file stream is open, then what its exit code says."""
+        """Running while its file stream is open, then what its exit code says, and whether it was preempted."""
         if not self.complete:
-            return "running"
-        return "finished" if self.exit_code == 0 else "failed"
+            return "crashed" if self.silent else "preempting" if self.preempting else "running"
+        if self.exit_code == 0:
+            return "finished"
+        return "preempted" if self.preempting else "failed"
 
     def rows(self) -> list[dict[str, Any]]:
         """The history, with NaN and infinities as strings."""
         return [_finite(json.loads(line)) for line in self.history]
 
     def resume(self) -> None:
-        """A client has opened the run again."""
-        self.complete, self.exit_code, self.heartbeat = False, None, now()
+        """A client has opened the run again, or sends more of it."""
+        self.complete, self.silent, self.exit_code, self.heartbeat = False, False, None, now()
 
 
 class State:
@@ -93,6 +103,8 @@ class State:
 
     def __init__(self) -> None:
         self.projects: dict[tuple[str, str], dict[str, Run]] = {}
+        self.spent: set[tuple[str, str, str]] = set()  # ids of deleted runs, which the server gives to nobody again
+        self.missing = 0  # runs that are counted and never listed
         self.views: dict[tuple[str, str, str], dict[str, Any]] = {}  # by entity, project and name
         self.unknown: list[str] = []
         self.shuffle: random.Random | None = None  # pages of runs come in another order each time
@@ -168,7 +180,7 @@ class State:
                     if (e, p, view_name) == (entity, name, arguments.get("viewName"))
                 ]
             },
-            "runCount": lambda arguments: len(_chosen(runs, arguments.get("filters"))),
+            "runCount": lambda arguments: len(_chosen(runs, arguments.get("filters"))) + self.missing,
         }  # fmt: skip
 
     def _models(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +220,11 @@ class State:
         if given.get("name"):  # from a client that logs
             place = given.get("entityName") or ENTITY, given.get("modelName") or "uncategorized"
             runs = self.projects.setdefault(place, {})
+            if (*place, given["name"]) in self.spent:
+                raise SpentError(f"run {'/'.join(place)}/{given['name']} was previously created and deleted")
             inserted = given["name"] not in runs
             run = runs.setdefault(given["name"], Run(given["name"], place[1], place[0]))
+            run.preempting = run.preempting and not run.complete
             run.resume()
         else:  # from wandb.Api
             run = self._by_id(given["id"])
@@ -224,6 +239,7 @@ class State:
     def _delete(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run = self._by_id(arguments["input"]["id"])
         del self.projects[run.entity, run.project][run.name]
+        self.spent.add((run.entity, run.project, run.name))
         return {"clientMutationId": None}
 
     def _create_files(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +277,7 @@ def _bucket(run: Run) -> dict[str, Any]:
         low, high = _bounds(arguments)
         there = [sent_line(line) for line in run.history]
         samples = min(arguments.get("samples") or 500, MOST_SAMPLES)
-        return _thinned([text for step, text in there if low <= step < high], samples)
+        return _thinned([text for step, text in there if not isinstance(step, int) or low <= step < high], samples)
 
     def sampled(arguments: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """For each spec the rows up to and with its maxStep that have all of its keys, with only these."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from wandb_graphql import Run, State, sent_line
+from wandb_graphql import Run, SpentError, State, sent_line
 
 OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
@@ -31,6 +31,7 @@ class Fault:
     every: int = 1  # only every so manieth request
     only: str = ""  # only this kind, as `dump()["requests"]` names it
     applied: bool = False  # the request is carried out, and only its answer is lost
+    missing: int = 0  # so many runs are counted and never listed
     shuffle: int | None = None  # runs are listed in another order at every request, by this seed
     delay: float = 0.0  # seconds before a request is looked at: it is carried out even when its client is gone by then
 
@@ -68,6 +69,7 @@ class Server:
         """Another fault, or none; what hangs until now is answered with 503."""
         self.fault = Fault(**await request.json())
         self.hits = 0
+        self.state.missing = self.fault.missing
         self.state.shuffle = None if self.fault.shuffle is None else random.Random(self.fault.shuffle)
         self.recovered.set()
         self.recovered = asyncio.Event()
@@ -121,7 +123,10 @@ class Server:
 
     async def graphql(self, request: web.Request) -> web.Response:
         body = json.loads(await _plain(request))
-        return web.json_response(self.state.answer(body["query"], body.get("variables") or {}))
+        try:
+            return web.json_response(self.state.answer(body["query"], body.get("variables") or {}))
+        except SpentError as error:
+            return web.json_response({"errors": [{"message": str(error)}]}, status=409)
 
     async def file_stream(self, request: web.Request) -> web.Response:
         path = request.match_info
@@ -140,6 +145,8 @@ class Server:
                 run.events = offset + len(lines)
             elif name == "output.log":
                 run.logs = offset + len(lines)
+        if body.get("preempting"):
+            run.preempting = True
         if body.get("complete") is not None:
             run.complete, run.exit_code = body["complete"], body.get("exitcode")
         return web.json_response({"limits": {}})

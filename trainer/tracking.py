@@ -1,37 +1,36 @@
 """Weights & Biases: one run per trial, its id the trial id.
 
-The Store is the truth and W&B mirrors it. Offline runs are written whole from a finished history; online runs are
-logged epoch by epoch from a background thread, so that a slow or unreachable server never stops training.
+The Store is the truth and W&B mirrors it. Online runs are logged epoch by epoch from a background thread, so that a
+slow or unreachable server never stops training; offline runs are written whole, see `trainer.offline`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import hashlib
+import json
 import logging
 import netrc
 import os
 import queue
-import shutil
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
-from trainer.config import TrialConfig
+from trainer.folders import OwnFolder, remove_leftovers
 from trainer.registry import UserError
+from trainer.wandb_client import EXIT_SECONDS, Fault, Mode, Run, abandon_run, close_run, end_client, log_rows, open_run
 
-Mode = Literal["online", "offline", "disabled"]
+__all__ = ["Mode", "Online", "Run", "describe", "logged_in", "resolve_mode", "run_name"]
 GROUP_CHARACTERS: Final = 119
-INIT_SECONDS: Final = 30.0
-FINISH_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 60.0
+FOLDER: Final = "polysweep-wandb-"
+ORIGIN: Final = "polysweep"
+"""The field of a run's config on W&B that says where its numbers come from: commit, versions, device, K."""
 log = logging.getLogger("polysweep.tracking")
 
 
@@ -63,121 +62,104 @@ def logged_in() -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Run:
-    """A trial as W&B shows it."""
-
-    trial_id: str
-    name: str
-    group: str
-    job_type: str
-    tags: tuple[str, ...]
-    config: Mapping[str, Any]
-
-
-def describe(config: TrialConfig, sweeps: Sequence[str] = ()) -> Run:
+def describe(
+    trial_id: str,
+    canonical: Mapping[str, Any],
+    flat: Mapping[str, Any],
+    sweeps: Sequence[str] = (),
+    record: Mapping[str, Any] | None = None,
+) -> Run:
     """Name, group, job type, tags and config of a trial's run.
 
     The group is the config without its seed: its non-default fields, cut to 119 characters, then 8 hash digits of all
     of it, so it is the same in every sweep and no two configs share one.
+
+    Args:
+        canonical: the config without its defaults, as the Store keeps it.
+        flat: the fields in use, options as `model_options.hidden`.
+        sweeps: the names of the sweeps that contain the trial.
+        record: the trial's record, for where its numbers come from.
     """
-    fields = config.canonical()
-    fields.pop("seed", None)
+    fields = {key: value for key, value in canonical.items() if key != "seed"}
     listing = " ".join(f"{key}={_short(value)}" for key, value in fields.items())
     digest = hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:8]
+    origin = {} if record is None else {ORIGIN: origin_of(record)}
     return Run(
-        config.trial_id,
-        run_name(config),
+        trial_id,
+        run_name(flat),
         f"{listing[:GROUP_CHARACTERS]}-{digest}",
-        config.scheduler,
+        str(flat["scheduler"]),
         tuple(sorted(sweeps)),
-        config.flat(),
+        {**flat, **origin},
     )
 
 
-def run_name(config: TrialConfig) -> str:
+def origin_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What besides its config a trial's numbers may depend on, as a run's config has it; what is not known is left out.
+
+    The versions are below `version`, and the image is JSON text: each is one column of `runs` once it is pulled.
+    """
+    provenance = dict(record.get("provenance") or {})
+    versions = provenance.pop("versions", None) or None
+    image = provenance.pop("image", None)
+    known = {"width": record.get("width"), **provenance, "version": versions}
+    known["image"] = None if image is None else json.dumps(image)
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def run_name(flat: Mapping[str, Any]) -> str:
     """`usam polyak rho=0.1 wd=0.0005 s=0`, with the step size where it is fixed and a cap that is not 1."""
-    parts = [config.optimizer, config.scheduler]
-    if config.lr is not None:
-        parts.append(f"lr={_short(config.lr)}")
-    if config.lr_min is not None:
-        parts.append(f"lr_min={_short(config.lr_min)}")
-    if config.gamma_b not in (None, 1.0):
-        parts.append(f"gamma_b={_short(config.gamma_b)}")
-    if config.rho is not None:
-        parts.append(f"rho={_short(config.rho)}")
-    return " ".join([*parts, f"wd={_short(config.weight_decay)}", f"s={config.seed}"])
+    parts = [str(flat["optimizer"]), str(flat["scheduler"])]
+    for name in ("lr", "lr_min", "gamma_b", "rho"):
+        value = flat.get(name)
+        if value is not None and (name, value) != ("gamma_b", 1.0):
+            parts.append(f"{name}={value:g}")
+    return " ".join([*parts, f"wd={flat['weight_decay']:g}", f"s={flat['seed']}"])
 
 
 def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def offline_run(folder: Path, trial_id: str) -> Path | None:
-    """The complete offline run of a trial, None where it is not written yet."""
-    return next(folder.glob(f"offline-run-*-{trial_id}"), None)
+@dataclass
+class _Logged:
+    """A trial that is being logged: all of its rows, so that a run which broke off can be opened again."""
 
+    run: Run
+    rows: list[Mapping[str, Any]]
+    live: Any = None  # the client's run, None while it is not open
+    folder: OwnFolder | None = field(default=None, repr=False)
 
-def offline_runs(folder: Path) -> set[str]:
-    """The trial ids that have an offline run."""
-    return {path.name.rpartition("-")[2] for path in folder.glob("offline-run-*")}
-
-
-def write_offline(folder: Path, run: Run, history: Sequence[Mapping[str, Any]], outcome: str, ended: float) -> Path:
-    """Write a trial's whole run as an offline run below `folder`: aside, then renamed, so it is complete or absent.
-
-    Its name follows from the trial and from when it `ended` (seconds since 1970), so that of two writers one wins.
-    """
-    done = offline_run(folder, run.trial_id)
-    if done is not None:
-        return done
-    stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(ended))
-    target = folder / f"offline-run-{stamp}-{run.trial_id}"
-    aside = folder / f".aside-{uuid.uuid4().hex}"
-    aside.mkdir(parents=True)
-    try:
-        with (aside / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # as long as we live: see remove_leftovers
-            live = _open(run, "offline", aside)
-            _log(live, history)
-            _close(live, outcome)
-            (written,) = (aside / "wandb").glob(f"offline-run-*-{run.trial_id}")
-            try:
-                written.rename(target)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise  # else another process was faster
-        return target
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes were writing aside; what a living one writes is locked, and stays."""
-    for path in folder.glob(".aside-*/lock"):
-        with contextlib.suppress(OSError), path.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path.parent, ignore_errors=True)
+    def drop(self) -> None:
+        """Forget the client's run."""
+        if self.live is not None:
+            abandon_run(self.live)
+        self.live = None
+        if self.folder is not None:
+            self.folder.remove()
+            self.folder = None
 
 
 class Online:
     """Online runs of one process, logged by a thread of their own in the order of the calls.
 
-    What cannot be sent is dropped with one warning, and the client may drop rows without one: the Store has them, and
-    `sweeps.reconcile.upload` compares.
+    A run that the server refuses is not logged any more, with one warning that names it. A server that is out of reach
+    pauses logging: the runs that go on then are opened again, with all their rows, at the earliest `RETRY_SECONDS`
+    later. The client may drop rows without a word: the Store has them, and `sweeps.reconcile.upload` compares.
     """
 
     def __init__(self) -> None:
-        self._calls: queue.Queue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.Queue()
-        self._runs: dict[str, Any] = {}
-        self._folders: dict[str, str] = {}
+        self._calls: queue.Queue[tuple[Callable[..., None], str, tuple[Any, ...]]] = queue.Queue()
+        self._trials: dict[str, _Logged] = {}
         self._broken = threading.Event()
+        self._again_at = 0.0
+        remove_leftovers(Path(tempfile.gettempdir()), FOLDER)
         # A daemon: at the end of the process it is not waited for, however slow the server.
         threading.Thread(target=self._work, name="wandb", daemon=True).start()
 
     def start(self, run: Run, history: Sequence[Mapping[str, Any]]) -> None:
         """Open or resume the run, and send the rows of `history` that the server lacks."""
-        self._submit(self._start, run, list(history))
+        self._submit(self._start, run.trial_id, run, list(history))
 
     def log(self, trial_id: str, row: Mapping[str, Any]) -> None:
         """Log one epoch."""
@@ -192,85 +174,85 @@ class Online:
         with self._calls.all_tasks_done:
             self._calls.all_tasks_done.wait_for(lambda: not self._calls.unfinished_tasks, timeout)
 
+    def close(self, timeout: float) -> None:
+        """`drain`, then end W&B's client, which takes `EXIT_SECONDS` at most; what is left `polysweep sync` uploads."""
+        self.drain(timeout)
+        end_client(EXIT_SECONDS)
+
     @property
     def is_broken(self) -> bool:
-        """Whether the server could not be reached."""
+        """Whether the server could not be reached when it was last tried."""
         return self._broken.is_set()
 
-    def _submit(self, call: Callable[..., None], *arguments: Any) -> None:
-        self._calls.put((call, arguments))
+    def _submit(self, call: Callable[..., None], trial_id: str, *arguments: Any) -> None:
+        self._calls.put((call, trial_id, arguments))
 
     def _work(self) -> None:
         while True:
-            call, arguments = self._calls.get()
+            call, trial_id, arguments = self._calls.get()
             try:
-                if not self.is_broken:
-                    call(*arguments)
+                call(trial_id, *arguments)
             except Exception as error:
-                self._broken.set()
-                log.warning("W&B cannot be reached (%s); training goes on, `polysweep sync` completes its runs", error)
+                self._failed(trial_id, Fault.of(error))
             finally:
                 self._calls.task_done()
 
-    def _start(self, run: Run, history: list[Mapping[str, Any]]) -> None:
-        folder = tempfile.mkdtemp(prefix="polysweep-wandb-")
-        self._folders[run.trial_id] = folder
-        live = _open(run, "online", Path(folder))
-        self._runs[run.trial_id] = live
-        _log(live, history)
+    def _failed(self, trial_id: str, fault: Fault) -> None:
+        if fault.kind != "unreachable":
+            if (trial := self._trials.pop(trial_id, None)) is not None:
+                trial.drop()
+            log.warning("the W&B run of %s is not logged: %s; training goes on", trial_id, fault.reason)
+            return
+        if not self.is_broken:
+            log.warning(
+                "W&B cannot be reached (%s); training goes on, logging is tried again after %.0f s, "
+                "and `polysweep sync` completes its runs",
+                fault.reason,
+                RETRY_SECONDS,
+            )
+        self._broken.set()
+        self._again_at = time.monotonic() + RETRY_SECONDS
+        # A run whose opening has failed is in use for the client as long as its service lives.
+        end_client(0.0)
+        for trial in self._trials.values():
+            trial.drop()
+
+    def _is_open(self, trial: _Logged) -> bool:
+        """Whether rows can be sent; a run that is not open is opened, with all its rows, where it is time to try."""
+        if trial.live is not None:
+            return True
+        if time.monotonic() < self._again_at:
+            return False
+        trial.folder = OwnFolder(Path(tempfile.gettempdir()), FOLDER)
+        trial.live = open_run(trial.run, "online", trial.folder.path)
+        log_rows(trial.live, trial.rows)
+        self._broken.clear()
+        return True
+
+    def _start(self, trial_id: str, run: Run, history: list[Mapping[str, Any]]) -> None:
+        before = self._trials.pop(trial_id, None)
+        if before is not None and before.live is not None:  # the stack has started over, narrower
+            close_run(before.live, "running")
+            before.drop()
+        self._trials[trial_id] = _Logged(run, history)
+        self._is_open(self._trials[trial_id])
 
     def _log_row(self, trial_id: str, row: Mapping[str, Any]) -> None:
-        _log(self._runs[trial_id], [row])
+        trial = self._trials.get(trial_id)
+        if trial is None:
+            return
+        trial.rows.append(row)
+        if trial.live is not None:
+            log_rows(trial.live, [row])
+        else:
+            self._is_open(trial)
 
     def _finish(self, trial_id: str, outcome: str) -> None:
-        _close(self._runs.pop(trial_id), outcome)
-        shutil.rmtree(self._folders.pop(trial_id), ignore_errors=True)
-
-
-def _open(run: Run, mode: Mode, folder: Path) -> Any:
-    for name in [name for name, value in os.environ.items() if name.startswith("WANDB_") and not value]:
-        del os.environ[name]  # set but empty: wandb would refuse to start
-    import wandb
-
-    silent = os.environ.setdefault("WANDB_SILENT", "true").lower() != "false"
-    return wandb.init(
-        entity=os.environ.get("WANDB_ENTITY"),
-        project=os.environ.get("WANDB_PROJECT") or "polysweep",
-        id=run.trial_id,
-        name=run.name,
-        group=run.group,
-        job_type=run.job_type,
-        tags=list(run.tags),
-        config=dict(run.config),
-        mode=mode,
-        dir=str(folder),
-        reinit="create_new",
-        resume="allow" if mode == "online" else None,
-        settings=wandb.Settings(
-            silent=silent,
-            console="off",
-            symlink=False,
-            init_timeout=INIT_SECONDS,
-            finish_timeout=FINISH_SECONDS,
-            finish_timeout_raises=True,
-            disable_git=True,
-            disable_code=True,
-            save_code=False,
-            x_disable_meta=True,
-            x_disable_stats=True,
-            x_disable_machine_info=True,
-            x_save_requirements=False,
-        ),
-    )
-
-
-def _log(live: Any, history: Sequence[Mapping[str, Any]]) -> None:
-    """Log rows at step = epoch; those that a resumed run already has are left out."""
-    for row in history:
-        if row["epoch"] >= live.starting_step:
-            live.log({key: value for key, value in row.items() if value is not None}, step=row["epoch"])
-
-
-def _close(live: Any, outcome: str) -> None:
-    live.summary["outcome"] = outcome
-    live.finish(exit_code=0 if outcome in ("finished", "diverged", "stopped") else 1)
+        trial = self._trials.get(trial_id)
+        if trial is None:
+            return
+        try:
+            if self._is_open(trial):
+                close_run(trial.live, outcome)
+        finally:
+            self._trials.pop(trial_id).drop()
