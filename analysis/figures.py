@@ -13,31 +13,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import plots
+from analysis import captions, plots
 from analysis.epoch_plots import plot_curves, plot_gamma, plot_shares
 from analysis.epochs import GAMMA, chosen_history, over_epochs, perturbed
 from analysis.figure_files import NamedFigure, figure_name, require_kinds, write
+from analysis.frames import names_of
 from analysis.layout import Layout, subtables
 from analysis.lines import Looks, line_names
 from analysis.panels import grid, titled
 from analysis.scores import robustness_scores, table_name
 from analysis.selection import Selection, shown
 from analysis.styles import in_order, looks_of, one_at_a_time
-from analysis.wording import (
-    axis_label,
-    drawable,
-    equals,
-    field_label,
-    field_words,
-    in_unicode,
-    settings,
-    settings_in_words,
-    shortened,
-    symbol,
-    value_text,
-    wrapped,
-)
-from trainer.history import is_accuracy
+from analysis.wording import axis_label, drawable, field_label, in_unicode, settings, symbol, value_text, wrapped
 from trainer.registry import UserError, expected
 
 WIDTHS: Final = {"page": 6.75, "column": 3.35, "screen": 10.0}
@@ -70,7 +57,8 @@ def figures(
     if layout.rows != ("rho",):
         option = "--cols" if "rho" in layout.cols else "--by"
         raise UserError(f"{option}: 'rho' is the horizontal axis of the plots; --only rho=VALUE draws some radii alone")
-    sheet = _Sheet(selection, WIDTHS[width], published, layout)
+    is_compared = COMPARED in selection.varying and COMPARED not in (*layout.cols, *names_of(by))
+    sheet = _Sheet(selection, WIDTHS[width], published, layout, is_compared)
     return one_at_a_time(sheet.all(tables))
 
 
@@ -80,53 +68,28 @@ class _Sheet:
     width: float
     published: Published | None
     layout: Layout
+    is_compared: bool  # whether there is a figure over all optimizers
 
     def all(self, tables: int | None) -> Iterator[NamedFigure]:
         """Figure after figure, each made when it is asked for."""
-        yield from self.of_optimizers()
+        if self.is_compared:
+            yield from self.of_optimizers()
         for values, cells in itertools.islice(subtables(self.selection, self.layout), tables):
             yield from self.of_table(values, cells)
         yield from self.of_all()
 
     @property
-    def _chosen(self) -> str:
-        return ", selected on test" if self.selection.on_test else ""
-
-    @property
     def _metric(self) -> str:
         return self.selection.metric
-
-    @property
-    def _words(self) -> str:
-        return in_unicode(axis_label(self._metric))
 
     @cached_property
     def _looks(self) -> Looks:
         """One look for each line of all figures."""
         return looks_of(line_names(self.selection.cells, self.layout.cols))
 
-    def _facts(self, cells: pd.DataFrame) -> str:
-        return (
-            f"{self.selection.epoch} epoch, mean and band of ±\N{NO-BREAK SPACE}std, {equals('n', plots.n_of(cells))}"
-        )
-
-    def _means(self, cells: pd.DataFrame) -> str:
-        """What the numbers of a caption are."""
-        cut = ", cut off at 0 and 100 %" if is_accuracy(self._metric) else ""
-        lost = "; a cross marks diverged seeds" if (cells["diverged"] > 0).any() else ""
-        return (
-            f"mean over n = {plots.n_of(cells)} seeds at the {self.selection.epoch} epoch{self._chosen}, "
-            f"the band is ± one sample std{cut}{lost}"
-        )
-
-    def _lines(self, fields: Sequence[str]) -> str:
-        return f"one line per {' and '.join(map(field_words, fields))}" if fields else "one line"
-
     def of_optimizers(self) -> Iterator[NamedFigure]:
         """One panel per scheduler, one line per optimizer: SAM beside USAM beside SGD."""
-        used = (*self.layout.cols, *self.layout.by)
-        if COMPARED not in self.selection.varying or COMPARED in self.layout.cols:
-            return
+        selection, used = self.selection, (*self.layout.cols, *self.layout.by)
         kept = [name for name in used if name not in (COMPARED, "scheduler")]
         layout = Layout.of(self.selection, None, (COMPARED, "scheduler"), kept)
         for values, cells in subtables(self.selection, layout):
@@ -138,28 +101,37 @@ class _Sheet:
             for (scheduler, rows), ax in zip(panels.items(), axes, strict=True):
                 plots.plot_robustness(rows, self._metric, ax, lines=COMPARED, looks=looks)
                 ax.set_title(drawable(scheduler, 30))
-            about = f"{self._title(values)}: {self._facts(cells)}"
-            caption = self._caption(
-                f"{self._words} against the {_RADIUS}, one panel per scheduler, one line per optimizer",
+            about = captions.facts(selection, cells)
+            notes = ". An optimizer without a radius is a level" if cells["rho"].isna().any() else ""
+            if {"sam", "usam"} <= set(cells[COMPARED]):
+                notes += ". The radius of SAM is a length in weight space, that of USAM a multiple of the gradient"
+            caption = captions.sentence(
+                f"{captions.metric_words(selection)} against the {captions.RADIUS}, "
+                "one panel per scheduler, one line per optimizer",
                 values,
-                f"{self._means(cells)}. An optimizer without a radius is a level. The radius of SAM is a length in "
-                "weight space, that of USAM a multiple of the gradient",
+                f"{captions.means(selection, cells)}{notes}",
             )
-            yield self._titled(figure_name("optimizers", values), figure, cells, about, caption)
+            yield self._titled("optimizers", values, figure, cells, about, caption)
 
     def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[NamedFigure]:
         """The figures of one table."""
-        selection, cols, title = self.selection, self.layout.cols, self._title(values)
+        selection, cols = self.selection, self.layout.cols
         figure, ax = self._one(0.68)
         beside = self.published(cells) if self.published and cols == ("scheduler",) else None
         plots.plot_robustness(cells, self._metric, ax, beside, lines=cols, looks=self._looks)
         undecided = int((cells["undecided"] != "").sum())
         gaps = f", {undecided} of {len(cells)} cells undecided" if undecided else ""
         has_radius = bool(cells["rho"].notna().any())
-        against = f"against the {_RADIUS}, {self._lines(cols)}" if has_radius else "of each line"
-        caption = self._caption(f"{self._words} {against}", values, self._means(cells))
+        against = (
+            f"against the {captions.RADIUS}, {captions.one_line_per(cols)}"
+            if has_radius
+            else f"of each {captions.each(cols)}"
+        )
+        caption = captions.sentence(
+            f"{captions.metric_words(selection)} {against}", values, captions.means(selection, cells)
+        )
         kind = "robustness" if has_radius else "means"
-        yield self._titled(figure_name(kind, values), figure, cells, f"{title}: {self._facts(cells)}{gaps}", caption)
+        yield self._titled(kind, values, figure, cells, f"{captions.facts(selection, cells)}{gaps}", caption)
         history = chosen_history(selection, cells, cols)
         moving = perturbed(history)
         logged = [name for name in GAMMA if name in selection.pulled.logged]
@@ -173,17 +145,19 @@ class _Sheet:
         def draw(rows: pd.DataFrame, ax: Axes) -> Axes:
             return plot_curves(rows, column, ax, lines=self.layout.cols, looks=self._looks)
 
+        selection = self.selection
         figure = self._by_radius(history, draw)
         data = over_epochs(history, [column], self.layout.cols)
         label = axis_label(column)
-        about = f"{self._title(values)}: {label}, mean and band of ±\N{NO-BREAK SPACE}std"
-        cut = ", cut off at 0 and 100 %" if is_accuracy(column) else ""
-        caption = self._caption(
-            f"{in_unicode(label)} over the epochs, one panel per radius, {self._lines(self.layout.cols)}",
+        about = f"{label}, mean and band of ±\N{NO-BREAK SPACE}std"
+        caption = captions.sentence(
+            f"{in_unicode(label)} over the epochs{captions.per_radius(history)}, "
+            f"{captions.one_line_per(self.layout.cols)}",
             values,
-            f"mean over the finished trials of the chosen candidates{self._chosen}, the band is ± one sample std{cut}",
+            "mean over the finished trials of the chosen candidates"
+            f"{captions.chosen_on(selection)}, {captions.band(column)}",
         )
-        return self._titled(figure_name(kind, values), figure, data, about, caption)
+        return self._titled(kind, values, figure, data, about, caption)
 
     def _step_sizes(self, history: pd.DataFrame, values: Mapping[str, Any]) -> NamedFigure:
         cols, looks = self.layout.cols, self._looks
@@ -197,20 +171,20 @@ class _Sheet:
 
         figure = self._by_radius(history, gamma, shares)
         data = over_epochs(history, [name for name in GAMMA if name in history], cols)
-        about = f"{self._title(values)}: step size, median and band of 10-90\N{NO-BREAK SPACE}% of trials"
-        caption = self._caption(
-            "Mean step size of each epoch, and the share of its steps at the cap and at 0, one panel per radius, "
-            f"{self._lines(cols)}",
+        about = "step size, median and band of 10-90\N{NO-BREAK SPACE}% of trials"
+        caption = captions.sentence(
+            "Mean step size of each epoch, and the share of its steps at the cap and at 0"
+            f"{captions.per_radius(history)}, {captions.one_line_per(cols)}",
             values,
             "median of the chosen trials that have finished, the band is from their 10 % to their 90 % quantile",
         )
-        return self._titled(figure_name("gamma", values), figure, data, about, caption)
+        return self._titled("gamma", values, figure, data, about, caption)
 
     def of_all(self) -> Iterator[NamedFigure]:
         """The figures over all tables: step sizes, caps, and robustness scores."""
         selection = self.selection
         for x in ("lr", "gamma_b"):
-            if x in (*selection.pulled.protocol.tuned, *selection.varying):
+            if x in (*selection.pulled.protocol.tuned, *selection.varying) and x in selection.candidates:
                 yield from self._against(x, selection.candidates)
         if selection.cells["rho"].nunique() < 2 or selection.is_maximal is None:
             return
@@ -221,14 +195,14 @@ class _Sheet:
         figure, ax = self._one(0.3, 0.7 + group * max(len(names), 1))
         plots.plot_scores(scores, self._metric, ax, lines=self.layout.cols, looks=self._looks)
         ax.set_yticks(range(len(names)) if len(names) > 1 else [], names if len(names) > 1 else [], fontsize=8)
-        about = f"{self._title({})}: drop from the smallest radius to the largest, with 95\N{NO-BREAK SPACE}% intervals"
-        caption = self._caption(
-            f"Robustness score: drop of the {self._words} from the smallest radius to the largest, "
-            "the smaller, the more robust",
+        about = "drop from the smallest radius to the largest, with 95\N{NO-BREAK SPACE}% intervals"
+        caption = captions.sentence(
+            f"Robustness score: drop of the {captions.metric_words(selection)} from the smallest radius to the "
+            "largest, the smaller, the more robust",
             {},
-            f"bars are differences of means{self._chosen}, lines their 95 % intervals",
+            f"bars are differences of means{captions.chosen_on(selection)}, lines their 95 % intervals",
         )
-        yield self._titled("score", figure, scores, about, caption)
+        yield self._titled("score", {}, figure, scores, about, caption)
 
     def _group_names(self, scores: pd.DataFrame) -> list[str]:
         """The tables of the scores as labels of at most a third of the width, broken between their fields."""
@@ -250,24 +224,22 @@ class _Sheet:
             plots.plot_stability(group, x, self._metric, ax)
             best, undecided = plots.best_at(group, x)
             gaps = f", {undecided} of {len(best)} points undecided" if undecided else ""
-            about = f"{self._title(values)}: {self._facts(group)}{gaps}"
-            caption = self._caption(
-                f"{self._words} against the {in_unicode(field_label(x))}, one line per radius",
+            about = f"{captions.facts(selection, group)}{gaps}"
+            caption = captions.sentence(
+                f"{captions.metric_words(selection)} against the {in_unicode(field_label(x))}, one line per radius",
                 values,
-                self._means(group),
+                captions.means(selection, group),
             )
-            yield self._titled(figure_name(f"stability-{x}", values), figure, group, about, caption)
+            yield self._titled(f"stability-{x}", values, figure, group, about, caption)
             if x == "gamma_b" and group["rho"].nunique() > 1:
                 figure, ax = self._one(0.62, 0.9 + 0.36 * group["rho"].nunique())
                 plots.plot_heatmap(best, self._metric, ax)
-                about = (
-                    f"{self._title(values)}: {self.selection.epoch} epoch, mean, {equals('n', plots.n_of(group))}{gaps}"
-                )
-                caption = self._caption(
-                    f"{self._words} over the {_RADIUS} and the {in_unicode(field_label('gamma_b'))}", values,
+                about = f"{captions.facts(selection, group, 'mean')}{gaps}"
+                caption = captions.sentence(
+                    f"{captions.metric_words(selection)} over the {captions.RADIUS} and the {captions.CAP}", values,
                     "means; a square says how many of its seeds have finished where not all have",
                 )  # fmt: skip
-                yield self._titled(figure_name("heatmap", values), figure, best, about, caption)
+                yield self._titled("heatmap", values, figure, best, about, caption)
 
     def _one(self, ratio: float, least: float = 2.4) -> tuple[Figure, Axes]:
         """One pair of axes: as wide as a column, else at most 5.4 inches of a page and 8 of a screen."""
@@ -276,16 +248,11 @@ class _Sheet:
         figure = Figure(figsize=(inches, max(least, height)))  # not of pyplot: nothing stays open
         return figure, figure.subplots()
 
-    def _title(self, values: Mapping[str, Any]) -> str:
-        return ", ".join(part for part in (drawable(self.selection.pulled.protocol.name), settings(values)) if part)
-
-    def _caption(self, what: str, values: Mapping[str, Any], numbers: str) -> str:
-        """A sentence: what is shown, of which runs, and what the numbers are."""
-        of = f" ({shortened(settings_in_words(values), 200)})" if values else ""
-        return f"{what[:1].upper()}{what[1:]}{of}: {numbers}."
-
-    def _titled(self, name: str, figure: Figure, data: pd.DataFrame, title: str, caption: str) -> NamedFigure:
-        return titled(name, figure, data, f"{title}{self._chosen}", caption)
+    def _titled(
+        self, kind: str, values: Mapping[str, Any], figure: Figure, data: pd.DataFrame, about: str, caption: str
+    ) -> NamedFigure:
+        title = f"{captions.title(self.selection, values)}: {about}{captions.chosen_on(self.selection)}"
+        return titled(figure_name(kind, values), figure, data, title, caption)
 
     def _by_radius(self, history: pd.DataFrame, *draw: Callable[[pd.DataFrame, Axes], Axes]) -> Figure:
         """One panel per radius, sharing axes; with two drawings one row of panels for each."""
@@ -299,9 +266,6 @@ class _Sheet:
             if rho is not None:
                 axes[at * len(draw)].set_title(f"{symbol('rho')} = {drawable(value_text(rho), 20)}")
         return figure
-
-
-_RADIUS: Final = in_unicode(field_label("rho"))
 
 
 def _split(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:

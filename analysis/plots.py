@@ -260,9 +260,3 @@ def _square(cell: Mapping[Any, Any] | None, metric: str) -> str:
         return "diverged" if cell["diverged"] else "no run"
     text = f"{cell['mean'] * scale_of(metric):.2f}" if is_accuracy(metric) else f"{cell['mean']:.3g}"
     return text if cell["n"] == cell["seeds"] else f"{text}\n{cell['n']}/{cell['seeds']}"
-
-
-def n_of(cells: pd.DataFrame) -> str:
-    """`3`, or `2 to 3`."""
-    low, high = (cells["n"].min(), cells["n"].max()) if len(cells) else (0, 0)
-    return str(low) if low == high else f"{low} to {high}"

@@ -30,6 +30,7 @@ from analysis.tables import (
     number,
     row_verdicts,
 )
+from analysis.wording import settings_in_words
 from trainer.registry import UserError
 
 PROVENANCE: Final = (
@@ -166,7 +167,7 @@ def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
 
 
 def _title(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in values.items())
+    return settings_in_words(values)
 
 
 def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
