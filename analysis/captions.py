@@ -57,18 +57,18 @@ def facts(selection: Selection, cells: pd.DataFrame, what: str = "mean and band 
     return f"{selection.epoch} epoch, {what}, {equals('n', n_of(cells))}"
 
 
-def means(selection: Selection, cells: pd.DataFrame) -> str:
+def means(selection: Selection, cells: pd.DataFrame, mark: str = "band") -> str:
     """What the numbers of a figure are, for its caption."""
     lost = "; a cross marks diverged seeds" if (cells["diverged"] > 0).any() else ""
     return (
         f"mean over n = {n_of(cells)} seeds at the {selection.epoch} epoch{chosen_on(selection)}, "
-        f"{band(selection.metric)}{lost}"
+        f"{band(selection.metric, mark)}{lost}"
     )
 
 
-def band(column: str) -> str:
-    """What the band around a mean is."""
-    return "the band is ± one sample std" + (", cut off at 0 and 100 %" if is_accuracy(column) else "")
+def band(column: str, mark: str = "band") -> str:
+    """What the band, or the bar, around a mean is."""
+    return f"the {mark} is ± one sample std" + (", cut off at 0 and 100 %" if is_accuracy(column) else "")
 
 
 def one_line_per(fields: Sequence[str]) -> str:

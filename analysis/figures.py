@@ -29,6 +29,7 @@ from trainer.registry import UserError, expected
 
 WIDTHS: Final = {"page": 6.75, "column": 3.35, "screen": 10.0}
 """Inches: the text and the column width of the usual conference styles, and that of the report."""
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 COMPARED: Final = "optimizer"
 """The field whose values stand beside each other in the figure over all optimizers."""
 Published = Callable[[pd.DataFrame], pd.DataFrame | None]
@@ -122,16 +123,12 @@ class _Sheet:
         undecided = int((cells["undecided"] != "").sum())
         gaps = f", {undecided} of {len(cells)} cells undecided" if undecided else ""
         has_radius = bool(cells["rho"].notna().any())
-        against = (
-            f"against the {captions.RADIUS}, {captions.one_line_per(cols)}"
-            if has_radius
-            else f"of each {captions.each(cols)}"
-        )
-        caption = captions.sentence(
-            f"{captions.metric_words(selection)} {against}", values, captions.means(selection, cells)
-        )
-        kind = "robustness" if has_radius else "means"
-        yield self._titled(kind, values, figure, cells, f"{captions.facts(selection, cells)}{gaps}", caption)
+        kind, mark = ("robustness", "band") if has_radius else ("means", "bar")
+        per_line = f"against the {captions.RADIUS}, {captions.one_line_per(cols)}"
+        what = f"{captions.metric_words(selection)} {per_line if has_radius else f'of each {captions.each(cols)}'}"
+        caption = captions.sentence(what, values, captions.means(selection, cells, mark))
+        about = f"{captions.facts(selection, cells, f'mean and {mark} of ±{NO_BREAK}std')}{gaps}"
+        yield self._titled(kind, values, figure, cells, about, caption)
         history = chosen_history(selection, cells, cols)
         moving = perturbed(history)
         logged = [name for name in GAMMA if name in selection.pulled.logged]
@@ -149,7 +146,7 @@ class _Sheet:
         figure = self._by_radius(history, draw)
         data = over_epochs(history, [column], self.layout.cols)
         label = axis_label(column)
-        about = f"{label}, mean and band of ±\N{NO-BREAK SPACE}std"
+        about = f"{label}, mean and band of ±{NO_BREAK}std"
         caption = captions.sentence(
             f"{in_unicode(label)} over the epochs{captions.per_radius(history)}, "
             f"{captions.one_line_per(self.layout.cols)}",
@@ -171,7 +168,7 @@ class _Sheet:
 
         figure = self._by_radius(history, gamma, shares)
         data = over_epochs(history, [name for name in GAMMA if name in history], cols)
-        about = "step size, median and band of 10-90\N{NO-BREAK SPACE}% of trials"
+        about = f"step size, median and band of 10-90{NO_BREAK}% of trials"
         caption = captions.sentence(
             "Mean step size of each epoch, and the share of its steps at the cap and at 0"
             f"{captions.per_radius(history)}, {captions.one_line_per(cols)}",
@@ -195,7 +192,7 @@ class _Sheet:
         figure, ax = self._one(0.3, 0.7 + group * max(len(names), 1))
         plots.plot_scores(scores, self._metric, ax, lines=self.layout.cols, looks=self._looks)
         ax.set_yticks(range(len(names)) if len(names) > 1 else [], names if len(names) > 1 else [], fontsize=8)
-        about = "drop from the smallest radius to the largest, with 95\N{NO-BREAK SPACE}% intervals"
+        about = f"drop from the smallest radius to the largest, with 95{NO_BREAK}% intervals"
         caption = captions.sentence(
             f"Robustness score: drop of the {captions.metric_words(selection)} from the smallest radius to the "
             "largest, the smaller, the more robust",

@@ -65,7 +65,7 @@ def titled(name: str, figure: Figure, data: pd.DataFrame, title: str, caption: s
 
 
 def _name_outer_axes_only(figure: Figure) -> None:
-    """Take the names of shared axes away from all but the panels at the left and at the foot."""
+    """Take the names of shared axes away from all but the panels at the left and at the foot; one name stands once."""
     panels = [ax for ax in figure.axes if ax.get_subplotspec() is not None and ax.get_visible()]
     taken = {(spec.rowspan.start, spec.colspan.start) for ax in panels if (spec := ax.get_subplotspec()) is not None}
     for ax in panels:
@@ -76,3 +76,8 @@ def _name_outer_axes_only(figure: Figure) -> None:
             ax.set_ylabel("")
         if (row + 1, column) in taken:
             ax.set_xlabel("")
+    left = [ax for ax in panels if ax.get_ylabel()]
+    if len(left) > 1 and len({ax.get_ylabel() for ax in left}) == 1:
+        figure.supylabel(left[0].get_ylabel(), fontsize=left[0].yaxis.label.get_fontsize())  # one may be too long
+        for ax in left:
+            ax.set_ylabel("")

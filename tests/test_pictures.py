@@ -273,6 +273,9 @@ def test_every_panel_has_ticks_with_numbers(tmp_path: Path) -> None:
     for width in ("page", "column"):
         for one in figures(selection, width=width):
             FigureCanvasAgg(one.figure).draw()
+            names = [ax.yaxis.label for ax in one.figure.axes if ax.get_ylabel()] + [one.figure._supylabel]  # type: ignore[attr-defined]
+            sides = [text.get_window_extent() for text in names if text is not None]
+            assert not any(a.overlaps(b) for a, b in itertools.combinations(sides, 2)), f"{one.name}: two names of axes"
             for ax in (ax for ax in one.figure.axes if ax.get_visible() and one.name != "score"):
                 assert any(label.get_text() for label in ax.get_yticklabels()), f"{one.name}: no numbers at the left"
                 if is_at_foot(ax):
