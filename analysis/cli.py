@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import DEFAULT_STORE, StoreOption, checked_path, open_store
+from analysis.cli_options import (
+    DEFAULT_CACHE,
+    ByOption,
+    CacheOption,
+    EpochOption,
+    MetricOption,
+    OnlyOption,
+    PublishedOption,
+    SeedsOption,
+    SourceArgument,
+    WhereOption,
+    WidthOption,
+)
+from sweeps.options import DEFAULT_STORE, StoreOption, open_store
 from sweeps.printing import say, warn
 from trainer.registry import UserError
 
@@ -21,35 +34,6 @@ if TYPE_CHECKING:
     from analysis.selection import Selection
 
 app = typer.Typer()
-
-SourceArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT or .../TAG of a pull.")
-]
-CacheOption = Annotated[
-    str,
-    typer.Option(
-        "--cache",
-        envvar="POLYSWEEP_CACHE",
-        callback=checked_path,
-        help="Folder where what was read is kept; it may be removed.",
-    ),
-]
-MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
-EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]
-ByOption = Annotated[
-    str | None,
-    typer.Option("--select-by", help="What selects epochs and tuned parameters. [default: the sweep's metric]"),
-]
-PublishedOption = Annotated[
-    str | None, typer.Option("--published", help="Published numbers beside ours: cifar, or a CSV file.")
-]
-SeedsOption = Annotated[
-    int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, where the CSV does not say.")
-]
-WhereOption = Annotated[
-    list[str] | None, typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones.")
-]
-DEFAULT_CACHE = "./polysweep-cache"
 
 
 @app.command()
@@ -111,14 +95,15 @@ def table(
     rows: Annotated[str | None, typer.Option("--rows", help="Fields that go down. [default: rho]")] = None,
     cols: Annotated[str | None, typer.Option("--cols", help="Fields that go across. [default: scheduler]")] = None,
     by: Annotated[str | None, typer.Option("--by", help="Fields of one table each. [default: all others]")] = None,
+    only: OnlyOption = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show Student's 95 % interval of each mean.")] = False,
     format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
 ) -> None:
     """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown."""
     from analysis.formats import edge_warnings, render
-    from analysis.tables import Layout
+    from analysis.layout import Layout
 
-    selection = _select(name, store, cache, metric, epoch, select_by)
+    selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
     layout = Layout.of(selection, _fields(rows), _fields(cols), _fields(by))
     text = render(selection, format_, layout, intervals=intervals)
     for warning in edge_warnings(selection):
@@ -136,19 +121,26 @@ def plot(
     epoch: EpochOption = "best",
     select_by: ByOption = None,
     kinds: Annotated[str, typer.Option("--kinds", help="Of png, svg, pdf.")] = "png,svg",
-    width: Annotated[str, typer.Option("--width", help="page or column.")] = "page",
+    width: WidthOption = "page",
+    cols: Annotated[
+        str | None, typer.Option("--cols", help="Fields whose values name the lines. [default: scheduler]")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Fields of one figure each. [default: all others]")] = None,
+    only: OnlyOption = None,
     published: PublishedOption = None,
     published_seeds: SeedsOption = 3,
 ) -> None:
-    """Draw robustness, stability, heat maps, training curves and step sizes, each with its data as CSV."""
+    """Draw optimizers side by side, robustness, stability, heat maps, curves and step sizes, each with its CSV."""
     from analysis.compare import published_of
     from analysis.figures import save_all
     from analysis.formats import edge_warnings
 
     theirs = _published(published, published_seeds)
-    selection = _select(name, store, cache, metric, epoch, select_by)
+    selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
     beside = None if theirs is None else published_of(theirs, selection)
-    paths = save_all(selection, out, kinds=_fields(kinds) or (), width=width, published=beside)
+    paths = save_all(
+        selection, out, kinds=_fields(kinds) or (), width=width, published=beside, cols=_fields(cols), by=_fields(by)
+    )
     for warning in edge_warnings(selection):
         warn(warning)
     for path in paths:
@@ -204,11 +196,11 @@ def theory(
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     kinds: Annotated[str, typer.Option("--kinds", help="Of png, svg, pdf.")] = "png,svg",
-    width: Annotated[str, typer.Option("--width", help="page or column.")] = "page",
+    width: WidthOption = "page",
 ) -> None:
     """Put a sweep of convex problems beside the paper's bounds: figures, contraction factors, violations, winner."""
     from analysis.curves import lines_of
-    from analysis.figures import require_kinds, write
+    from analysis.figure_files import require_kinds, write
     from analysis.spreadsheet import to_csv
     from analysis.theory import checks, methods
     from analysis.theory_figures import theory_figures
@@ -265,6 +257,12 @@ def _select(name: str, store: str, cache: str, metric: str | None, epoch: str, b
     from analysis.select import select
 
     return select(_pulled(name, store, cache), metric=metric, epoch=epoch, by=by)
+
+
+def _only(selection: Selection, texts: Sequence[str] | None) -> Selection:
+    from analysis.subset import only, parse_only
+
+    return only(selection, parse_only(texts)) if texts else selection
 
 
 def _published(name: str | None, seeds: int) -> Published | None:

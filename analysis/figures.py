@@ -1,60 +1,66 @@
-"""Every figure of a selection, each with the frame that it was drawn from; and their files."""
+"""Every figure of a selection, each with the frame that it was drawn from."""
 
 from __future__ import annotations
 
-import io
 import itertools
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import matplotlib as mpl
-import matplotlib.style
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import plots
+from analysis import captions, plots
+from analysis.epoch_plots import plot_curves, plot_gamma, plot_shares
+from analysis.epochs import GAMMA, chosen_history, over_epochs, perturbed
+from analysis.figure_files import NamedFigure, figure_name, require_kinds, write
+from analysis.frames import names_of
+from analysis.layout import Layout, subtables
+from analysis.lines import Looks, line_names
+from analysis.panels import grid, titled
+from analysis.scores import robustness_scores, table_name
 from analysis.selection import Selection, shown
-from analysis.spreadsheet import to_csv
-from analysis.tables import subtables
+from analysis.styles import in_order, looks_of, one_at_a_time
+from analysis.wording import axis_label, drawable, field_label, in_unicode, settings, symbol, value_text, wrapped
 from trainer.registry import UserError, expected
 
-KINDS: Final = ("png", "svg", "pdf")
-WIDTHS: Final = {"page": 6.75, "column": 3.35}
-"""Inches: the text and the column width of the usual conference styles."""
-NO_SCHEDULER: Final = "all runs"
-GAMMA: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
+WIDTHS: Final = {"page": 6.75, "column": 3.35, "screen": 10.0}
+"""Inches: the text and the column width of the usual conference styles, and that of the report."""
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+COMPARED: Final = "optimizer"
+"""The field whose values stand beside each other in the figure over all optimizers."""
 Published = Callable[[pd.DataFrame], pd.DataFrame | None]
 """Of the cells of a table, the published ones: rho, scheduler, mean, std."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure, its file's name, and the frame that it was drawn from."""
-
-    name: str
-    figure: Figure
-    data: pd.DataFrame
-
-
 def figures(
-    selection: Selection, *, width: str = "page", published: Published | None = None, tables: int | None = None
-) -> Iterator[Drawn]:
-    """Every figure of a selection, in order; `width` is that of a `page` or of a `column`.
+    selection: Selection,
+    *,
+    width: str = "page",
+    published: Published | None = None,
+    tables: int | None = None,
+    cols: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
+) -> Iterator[NamedFigure]:
+    """Every figure of a selection, in order; `width` is that of a `page`, a `column` or a `screen`.
 
-    `tables`: how many tables have figures of their own, all where None.
+    `tables`: how many tables have figures of their own, all where None. `cols`: the fields whose values name the lines,
+    by default the scheduler; `by`: those of one figure each. All else that varies makes more figures, as in the tables.
+
+    Raises `UserError` for an unknown width or field, and for the radius in `cols` or `by`: it is the horizontal axis.
     """
     if width not in WIDTHS:
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
-    sheet = _Sheet(selection, WIDTHS[width], published)
-    with mpl.rc_context():
-        mpl.style.use(plots.STYLE)
-        for values, cells in itertools.islice(subtables(selection), tables):
-            yield from sheet.of_table(values, cells)
-        yield from sheet.of_all()
+    layout = Layout.of(selection, None, cols, by)
+    if layout.rows != ("rho",):
+        option = "--cols" if "rho" in layout.cols else "--by"
+        raise UserError(f"{option}: 'rho' is the horizontal axis of the plots; --only rho=VALUE draws some radii alone")
+    is_compared = COMPARED in selection.varying and COMPARED not in (*layout.cols, *names_of(by))
+    sheet = _Sheet(selection, WIDTHS[width], published, layout, is_compared)
+    return one_at_a_time(sheet.all(tables))
 
 
 @dataclass(frozen=True)
@@ -62,268 +68,229 @@ class _Sheet:
     selection: Selection
     width: float
     published: Published | None
+    layout: Layout
+    is_compared: bool  # whether there is a figure over all optimizers
+
+    def all(self, tables: int | None) -> Iterator[NamedFigure]:
+        """Figure after figure, each made when it is asked for."""
+        if self.is_compared:
+            yield from self.of_optimizers()
+        for values, cells in itertools.islice(subtables(self.selection, self.layout), tables):
+            yield from self.of_table(values, cells)
+        yield from self.of_all()
 
     @property
-    def _chosen(self) -> str:
-        return ", selected on test" if self.selection.on_test else ""
+    def _metric(self) -> str:
+        return self.selection.metric
 
-    def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[Drawn]:
-        """The figures of one table."""
-        suffix = "".join(f"-{key}={value}" for key, value in values.items())
-        title = f"{self.selection.pulled.protocol.name} {' '.join(f'{k}={v}' for k, v in values.items())}".strip()
-        metric = self.selection.metric
-        if cells["rho"].notna().any():
-            figure, ax = self._one(0.68)
-            plots.plot_robustness(_named(cells), metric, ax, self.published(cells) if self.published else None)
-            undecided = int((cells["undecided"] != "").sum())
-            gaps = f", {undecided} of {len(cells)} cells undecided" if undecided else ""
-            about = f"{title}: {self.selection.epoch} epoch, n = {plots.n_of(cells)}{gaps}"
-            yield self._titled(f"robustness{suffix}", figure, cells, about)
-        history = self._history(cells)
-        for file, column in (("curves", metric), ("ascent-gain", "ascent_gain")):
-            rows = history if column == metric else _perturbed(history)
-            if column in rows and rows[column].notna().any():
-                figure = self._by_radius(rows, lambda rows, ax, c=column: plots.plot_curves(rows, c, ax))  # type: ignore[misc]
-                yield self._titled(
-                    f"{file}{suffix}", figure, over_epochs(rows, [column]), f"{title}: {plots.unit(column)}"
-                )
-        if "gamma/mean" in history and history["gamma/mean"].notna().any():
-            figure = self._by_radius(history, plots.plot_gamma, plots.plot_shares)
-            data = over_epochs(history, [name for name in GAMMA if name in history])
-            yield self._titled(f"gamma{suffix}", figure, data, f"{title}: step size, median and 10-90 % of trials")
+    @cached_property
+    def _looks(self) -> Looks:
+        """One look for each line of all figures."""
+        return looks_of(line_names(self.selection.cells, self.layout.cols))
 
-    def of_all(self) -> Iterator[Drawn]:
-        """The figures over all tables: step sizes, caps, and robustness scores."""
-        selection, metric = self.selection, self.selection.metric
-        for x in ("lr", "gamma_b"):
-            if x in (*selection.pulled.protocol.tuned, *selection.varying):
-                yield from self._against(x, _named(selection.candidates))
-        scores = robustness_scores(selection)
-        if len(scores):
-            figure, ax = self._one(0.62)
-            plots.plot_scores(scores, metric, ax)
-            name = selection.pulled.protocol.name
-            yield self._titled(
-                "score", figure, scores, f"{name}: robustness score, drop from the smallest rho to the largest"
+    def of_optimizers(self) -> Iterator[NamedFigure]:
+        """One panel per scheduler, one line per optimizer: SAM beside USAM beside SGD."""
+        selection, used = self.selection, (*self.layout.cols, *self.layout.by)
+        kept = [name for name in used if name not in (COMPARED, "scheduler")]
+        layout = Layout.of(self.selection, None, (COMPARED, "scheduler"), kept)
+        for values, cells in subtables(self.selection, layout):
+            if cells[COMPARED].nunique() < 2:
+                continue
+            looks = looks_of(line_names(self.selection.cells, [COMPARED]))
+            panels = dict(_split(cells, "scheduler"))
+            figure, axes = grid(self.width, len(panels), 2 if self.width < 4 else 3, height=2.3)
+            for (scheduler, rows), ax in zip(panels.items(), axes, strict=True):
+                plots.plot_robustness(rows, self._metric, ax, lines=COMPARED, looks=looks)
+                ax.set_title(drawable(scheduler, 30))
+            about = captions.facts(selection, cells)
+            notes = ". An optimizer without a radius is a level" if cells["rho"].isna().any() else ""
+            if {"sam", "usam"} <= set(cells[COMPARED]):
+                notes += ". The radius of SAM is a length in weight space, that of USAM a multiple of the gradient"
+            caption = captions.sentence(
+                f"{captions.metric_words(selection)} against the {captions.RADIUS}, "
+                "one panel per scheduler, one line per optimizer",
+                values,
+                f"{captions.means(selection, cells)}{notes}",
             )
+            yield self._titled("optimizers", values, figure, cells, about, caption)
 
-    def _against(self, x: str, points: pd.DataFrame) -> Iterator[Drawn]:
+    def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[NamedFigure]:
+        """The figures of one table."""
+        selection, cols = self.selection, self.layout.cols
+        figure, ax = self._one(0.68)
+        beside = self.published(cells) if self.published and cols == ("scheduler",) else None
+        plots.plot_robustness(cells, self._metric, ax, beside, lines=cols, looks=self._looks)
+        undecided = int((cells["undecided"] != "").sum())
+        gaps = f", {undecided} of {len(cells)} cells undecided" if undecided else ""
+        has_radius = bool(cells["rho"].notna().any())
+        kind, mark = ("robustness", "band") if has_radius else ("means", "bar")
+        per_line = f"against the {captions.RADIUS}, {captions.one_line_per(cols)}"
+        what = f"{captions.metric_words(selection)} {per_line if has_radius else f'of each {captions.each(cols)}'}"
+        caption = captions.sentence(what, values, captions.means(selection, cells, mark))
+        about = f"{captions.facts(selection, cells, f'mean and {mark} of ±{NO_BREAK}std')}{gaps}"
+        yield self._titled(kind, values, figure, cells, about, caption)
+        history = chosen_history(selection, cells, cols)
+        moving = perturbed(history)
+        logged = [name for name in GAMMA if name in selection.pulled.logged]
+        yield self._over_epochs("curves", self._metric, history, values)
+        if "ascent_gain" in moving and moving["ascent_gain"].notna().any():
+            yield self._over_epochs("ascent-gain", "ascent_gain", moving, values)
+        if "gamma/mean" in logged and (not len(history) or history["gamma/mean"].notna().any()):
+            yield self._step_sizes(history, values)
+
+    def _over_epochs(self, kind: str, column: str, history: pd.DataFrame, values: Mapping[str, Any]) -> NamedFigure:
+        def draw(rows: pd.DataFrame, ax: Axes) -> Axes:
+            return plot_curves(rows, column, ax, lines=self.layout.cols, looks=self._looks)
+
+        selection = self.selection
+        figure = self._by_radius(history, draw)
+        data = over_epochs(history, [column], self.layout.cols)
+        label = axis_label(column)
+        about = f"{label}, mean and band of ±{NO_BREAK}std"
+        caption = captions.sentence(
+            f"{in_unicode(label)} over the epochs{captions.per_radius(history)}, "
+            f"{captions.one_line_per(self.layout.cols)}",
+            values,
+            "mean over the finished trials of the chosen candidates"
+            f"{captions.chosen_on(selection)}, {captions.band(column)}",
+        )
+        return self._titled(kind, values, figure, data, about, caption)
+
+    def _step_sizes(self, history: pd.DataFrame, values: Mapping[str, Any]) -> NamedFigure:
+        cols, looks = self.layout.cols, self._looks
+        is_log = not len(history) or bool((history["gamma/mean"].dropna() > 0).all())
+
+        def gamma(rows: pd.DataFrame, ax: Axes) -> Axes:
+            return plot_gamma(rows, ax, lines=cols, looks=looks, is_log=is_log)
+
+        def shares(rows: pd.DataFrame, ax: Axes) -> Axes:
+            return plot_shares(rows, ax, lines=cols, looks=looks)
+
+        figure = self._by_radius(history, gamma, shares)
+        data = over_epochs(history, [name for name in GAMMA if name in history], cols)
+        about = f"step size, median and band of 10-90{NO_BREAK}% of trials"
+        caption = captions.sentence(
+            "Mean step size of each epoch, and the share of its steps at the cap and at 0"
+            f"{captions.per_radius(history)}, {captions.one_line_per(cols)}",
+            values,
+            "median of the chosen trials that have finished, the band is from their 10 % to their 90 % quantile",
+        )
+        return self._titled("gamma", values, figure, data, about, caption)
+
+    def of_all(self) -> Iterator[NamedFigure]:
+        """The figures over all tables: step sizes, caps, and robustness scores."""
+        selection = self.selection
+        for x in ("lr", "gamma_b"):
+            if x in (*selection.pulled.protocol.tuned, *selection.varying) and x in selection.candidates:
+                yield from self._against(x, selection.candidates)
+        if selection.cells["rho"].nunique() < 2 or selection.is_maximal is None:
+            return
+        scores = robustness_scores(selection, self.layout)
+        names = self._group_names(scores)
+        lines = max([name.count("\n") + 1 for name in names], default=1)
+        group = max(0.2 * len(scores) / max(len(names), 1), 0.13 * lines + 0.08)
+        figure, ax = self._one(0.3, 0.7 + group * max(len(names), 1))
+        plots.plot_scores(scores, self._metric, ax, lines=self.layout.cols, looks=self._looks)
+        ax.set_yticks(range(len(names)) if len(names) > 1 else [], names if len(names) > 1 else [], fontsize=8)
+        about = f"drop from the smallest radius to the largest, with 95{NO_BREAK}% intervals"
+        caption = captions.sentence(
+            f"Robustness score: drop of the {captions.metric_words(selection)} from the smallest radius to the "
+            "largest, the smaller, the more robust",
+            {},
+            f"bars are differences of means{captions.chosen_on(selection)}, lines their 95 % intervals",
+        )
+        yield self._titled("score", {}, figure, scores, about, caption)
+
+    def _group_names(self, scores: pd.DataFrame) -> list[str]:
+        """The tables of the scores as labels of at most a third of the width, broken between their fields."""
+        drawn = set(scores["table"]) if len(scores) else set()
+        tables = {table_name(self.selection, values): values for values, _ in subtables(self.selection, self.layout)}
+        longest = min(int(self.width * 6), 28)
+        return [wrapped(settings(values), longest) for name, values in tables.items() if name in drawn]
+
+    def _against(self, x: str, candidates: pd.DataFrame) -> Iterator[NamedFigure]:
         """Metric against `x`, and over rho and gamma_b: per choice of the other fields that vary where `x` applies."""
-        selection, points = self.selection, points[points[x].notna()]
+        selection, points = self.selection, candidates[candidates[x].notna()]
         fields = [name for name in ("scheduler", *selection.varying) if name != x]
         others = [name for name in fields if points[name].nunique(dropna=False) > 1 or name == "scheduler"]
         for key, group in points.groupby(others, dropna=False, sort=False):
             if group[x].nunique() < 2:
                 continue
             values = {name: value for name, value in zip(others, key, strict=True) if shown(value) != "-"}
-            suffix = "".join(f"-{name}={value}" for name, value in values.items())
-            title = " ".join([selection.pulled.protocol.name, *(f"{k}={v}" for k, v in values.items())])
             figure, ax = self._one(0.68)
-            plots.plot_stability(group, x, selection.metric, ax)
+            plots.plot_stability(group, x, self._metric, ax)
             best, undecided = plots.best_at(group, x)
             gaps = f", {undecided} of {len(best)} points undecided" if undecided else ""
-            about = f"{title}: n = {plots.n_of(group)}{gaps}"
-            yield self._titled(f"stability-{x}{suffix}", figure, group, about)
-            if x == "gamma_b" and group["rho"].nunique() > 1 and (group["n"] > 0).any():
-                figure, ax = self._one(0.62)
-                plots.plot_heatmap(best, selection.metric, ax)
-                yield self._titled(f"heatmap{suffix}", figure, best, about)
+            about = f"{captions.facts(selection, group)}{gaps}"
+            caption = captions.sentence(
+                f"{captions.metric_words(selection)} against the {in_unicode(field_label(x))}, one line per radius",
+                values,
+                captions.means(selection, group),
+            )
+            yield self._titled(f"stability-{x}", values, figure, group, about, caption)
+            if x == "gamma_b" and group["rho"].nunique() > 1:
+                figure, ax = self._one(0.62, 0.9 + 0.36 * group["rho"].nunique())
+                plots.plot_heatmap(best, self._metric, ax)
+                about = f"{captions.facts(selection, group, 'mean')}{gaps}"
+                caption = captions.sentence(
+                    f"{captions.metric_words(selection)} over the {captions.RADIUS} and the {captions.CAP}", values,
+                    "means; a square says how many of its seeds have finished where not all have",
+                )  # fmt: skip
+                yield self._titled("heatmap", values, figure, best, about, caption)
 
-    def _one(self, ratio: float) -> tuple[Figure, Axes]:
+    def _one(self, ratio: float, least: float = 2.4) -> tuple[Figure, Axes]:
+        """One pair of axes: as wide as a column, else at most 5.4 inches of a page and 8 of a screen."""
         inches = self.width if self.width < 4 else 0.8 * self.width
-        figure = Figure(figsize=(inches, max(2.6, ratio * inches)))  # not of pyplot: nothing stays open
+        height = min(ratio * inches, 4.2)
+        figure = Figure(figsize=(inches, max(least, height)))  # not of pyplot: nothing stays open
         return figure, figure.subplots()
 
-    def _titled(self, name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
-        return titled(name, figure, data, f"{title}{self._chosen}")
+    def _titled(
+        self, kind: str, values: Mapping[str, Any], figure: Figure, data: pd.DataFrame, about: str, caption: str
+    ) -> NamedFigure:
+        title = f"{captions.title(self.selection, values)}: {about}{captions.chosen_on(self.selection)}"
+        return titled(figure_name(kind, values), figure, data, title, caption)
 
     def _by_radius(self, history: pd.DataFrame, *draw: Callable[[pd.DataFrame, Axes], Axes]) -> Figure:
         """One panel per radius, sharing axes; with two drawings one row of panels for each."""
-        radii: Sequence[Any] = sorted(history["rho"].dropna().unique()) or [None]
-        per_row = 2 if self.width < 4 else 4
-        rows, columns = plots.panels(radii, per_row)
-        figure = Figure(figsize=(self.width, max(2.3, 1.9 * rows * len(draw))))
-        axes = figure.subplots(
-            rows * len(draw),
-            columns,
-            sharex=True,
-            sharey="row" if len(draw) > 1 else True,
-            squeeze=False,
-        )
+        radii: Sequence[Any] = in_order(history["rho"]) or [None]
+        per_row = {3.35: 2, 6.75: 4}.get(self.width, 5)
+        figure, axes = grid(self.width, len(radii), per_row, kinds=len(draw), height=1.9)
         for at, rho in enumerate(radii):
-            panel = history if rho is None else history[history["rho"] == rho]
+            rows = history if rho is None else history[history["rho"] == rho]
             for which, paint in enumerate(draw):
-                ax = axes[(at // columns) * len(draw) + which][at % columns]
-                paint(panel, ax)
-                if which == 0 and rho is not None:
-                    ax.set_title(f"rho = {rho}")
-                ax.label_outer()
-        for at in range(len(radii), rows * columns):
-            for which in range(len(draw)):
-                axes[(at // columns) * len(draw) + which][at % columns].set_visible(False)
+                paint(rows, axes[at * len(draw) + which])
+            if rho is not None:
+                axes[at * len(draw)].set_title(f"{symbol('rho')} = {drawable(value_text(rho), 20)}")
         return figure
 
-    def _history(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """The history of the chosen trials of these cells that have finished, so that n is one along a curve."""
-        selection = self.selection
-        own = {selection.key(cell) for cell in cells.to_dict("records")}
-        runs = selection.values[selection.values["outcome"] == "finished"]
-        keep = [selection.key(run) in own for run in runs.to_dict("records")]
-        trials = _named(runs[keep][["trial_id", "rho", "scheduler", "seed"]]) if len(runs) else runs
-        if not len(trials):
-            return pd.DataFrame({"rho": [], "scheduler": []})
-        found = selection.pulled.columns(["epoch", "_step", selection.metric, "ascent_gain", *GAMMA])
-        found = found[found["trial_id"].isin(trials["trial_id"])].merge(
-            trials.astype({"trial_id": found["trial_id"].dtype}), on="trial_id"
-        )
-        if "epoch" not in found and "_step" in found:
-            found = found.rename(columns={"_step": "epoch"})
-        numbers = [name for name in found.columns if name not in ("trial_id", "rho", "scheduler", "seed")]
-        return found.astype(dict.fromkeys(numbers, float))
 
-
-def titled(name: str, figure: Figure, data: pd.DataFrame, title: str) -> Drawn:
-    """The figure with its title and one legend of all its axes outside of them, so that they hide nothing."""
-    handles: dict[str, Any] = {}
-    for ax in figure.axes:
-        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-        legend = ax.get_legend()
-        if legend is not None:
-            legend.remove()
-    longest = int(figure.get_figwidth() * 11)
-    handles = {textwrap.fill(label, longest - 10): handle for label, handle in handles.items()}
-    if handles:
-        room = int(figure.get_figwidth() * 11 / (max(map(len, handles)) + 7))  # entries of 9 points side by side
-        columns = max(1, min(len(handles), room))
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
-    figure.suptitle(textwrap.fill(title, longest, break_long_words=False, break_on_hyphens=False))
-    return Drawn(name, figure, data)
-
-
-def over_epochs(history: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Per radius, scheduler and epoch the n trials' mean, std, median and quantiles of each column: what is drawn."""
-    groups = history.groupby(["rho", "scheduler", "epoch"], dropna=False)
-    low, high = plots.QUANTILES
-    found: dict[str, Any] = {"n": groups.size()}
-    for column in columns:
-        one = groups[column]
-        found |= {
-            f"{column} mean": one.mean(),
-            f"{column} std": one.std(),
-            f"{column} median": one.median(),
-            f"{column} {low:.0%}": one.quantile(low),
-            f"{column} {high:.0%}": one.quantile(high),
-        }
-    return pd.DataFrame(found).reset_index()
-
-
-def _perturbed(history: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose optimizer perturbs: of all others f(e) - f(x) is 0 in every step."""
-    if "ascent_gain" not in history:
-        return history
-    moves = history["ascent_gain"].fillna(0.0).ne(0.0).groupby(history["trial_id"]).transform("any")
-    return history[moves]
-
-
-def robustness_scores(selection: Selection) -> pd.DataFrame:
-    """Per table and scheduler the drop of the metric from the smallest radius to the largest one.
-
-    drop = mean at the smallest radius - mean at the largest, in the direction in which more is better, so that a loss
-    that rises is a drop too. The radii are those of the sweep, not chosen by the results: without an effect a drop is
-    as often negative as positive. Columns table, scheduler, smallest_rho, largest_rho, drop, low and high (its 95 %
-    interval, `Selection.difference`), n, diverged (no seed has finished at the largest radius, and some diverged there:
-    then there is no drop). Undecided cells have none.
-    """
-    rows = []
-    if selection.is_maximal is None:
-        return pd.DataFrame()
-    for values, cells in subtables(selection):
-        table = " ".join(f"{key}={value}" for key, value in values.items()) or selection.pulled.protocol.name
-        with_radius = cells[cells["rho"].notna()]
-        for scheduler, line in with_radius.groupby(_named(with_radius)["scheduler"], sort=False):
-            if line["rho"].nunique() < 2 or not pd.api.types.is_numeric_dtype(line["rho"]):
-                continue
-            ends = line.sort_values("rho").iloc[[0, -1]]
-            first, last = ends.to_dict("records")
-            found = selection.difference([first], [last])
-            if not ends["n"].any() or ends["undecided"].any():
-                continue
-            rows.append(
-                {
-                    "table": table,
-                    "scheduler": scheduler,
-                    "smallest_rho": first["rho"],
-                    "largest_rho": last["rho"],
-                    "drop": found.estimate,
-                    "low": found.low,
-                    "high": found.high,
-                    "n": found.n if first["n"] and last["n"] else 0,
-                    "diverged": bool(not last["n"] and last["diverged"] > 0),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def _named(cells: pd.DataFrame) -> pd.DataFrame:
-    """A line needs a name, also where no scheduler is known."""
-    return cells.assign(scheduler=[NO_SCHEDULER if shown(name) == "-" else name for name in cells["scheduler"]])
+def _split(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """By value of a field, as text, its rows; those of all other values where it is missing."""
+    names = line_names(frame, [name])
+    for value in dict.fromkeys(names):
+        yield value, frame[names == value]
 
 
 def save_all(
     selection: Selection,
     folder: Path,
     *,
-    kinds: Sequence[str] = ("png", "svg"),
+    kinds: str | Sequence[str] = ("png", "svg"),
     width: str = "page",
     published: Published | None = None,
+    cols: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
 ) -> list[Path]:
     """Write every figure, and the frame that it was drawn from as CSV.
 
-    Raises `UserError` for an unknown kind, where the folder cannot be written, or where nothing has been trained yet.
+    Raises `UserError` for an unknown kind, width or field, where the folder cannot be written, or where nothing has
+    been trained yet.
     """
-    require_kinds(kinds)
+    asked = require_kinds(kinds)
     require_history(selection)
-    return write(figures(selection, width=width, published=published), folder, kinds)
-
-
-def require_kinds(kinds: Sequence[str]) -> None:
-    """Raise `UserError` for an unknown kind of file, and where there is none."""
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UserError(f"--kinds: {kind!r}; {expected(kind, KINDS)}")
-    if not kinds:
-        raise UserError(f"--kinds: none is given; {expected('', KINDS)}")
-
-
-def write(all_drawn: Iterable[Drawn], folder: Path, kinds: Sequence[str]) -> list[Path]:
-    """Write figures in every format of `kinds`, and their data as CSV; returns the files.
-
-    Raises `UserError` where the folder cannot be written.
-    """
-    paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for drawn in all_drawn:
-            for kind in kinds:
-                path = folder / f"{_file_name(drawn.name)}.{kind}"
-                path.write_bytes(image(drawn.figure, kind))
-                paths.append(path)
-            path = folder / f"{_file_name(drawn.name)}.csv"
-            path.write_text(to_csv(drawn.data), encoding="utf-8")
-            paths.append(path)
-    except OSError as error:
-        raise UserError(f"--out: {folder} cannot be written: {error}") from None
-    return paths
-
-
-def image(figure: Figure, kind: str) -> bytes:
-    """The figure as `png`, `svg` or `pdf`, without a date in it."""
-    buffer = io.BytesIO()
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with mpl.rc_context():
-        mpl.style.use(plots.STYLE)
-        figure.savefig(buffer, format=kind, metadata=metadata)
-    return buffer.getvalue()
+    drawn = figures(selection, width=width, published=published, cols=cols, by=by)
+    return write(drawn, folder, asked)
 
 
 def require_history(selection: Selection) -> None:
@@ -331,8 +298,3 @@ def require_history(selection: Selection) -> None:
     runs = selection.pulled.runs
     if not runs["best_epoch"].notna().any() and not runs["outcome"].isin(["diverged", "failed", "stopped"]).any():
         raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")
-
-
-def _file_name(name: str) -> str:
-    """A name without what a path must not have."""
-    return name.replace("/", "_").replace(", ", "-").replace(" ", "-")

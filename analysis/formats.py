@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import pandas as pd
 
+from analysis.layout import Layout, subtables
 from analysis.selection import CAPPED, Selection, shown
 from analysis.spreadsheet import to_csv
 from analysis.tables import (
-    Layout,
     caption,
     cell_text,
     long_table,
     mean_std_table,
     number,
     row_verdicts,
-    subtables,
     with_interval,
 )
+from analysis.wording import settings_in_words
 from trainer.registry import UserError, expected
 from trainer.text import one_line
 
@@ -35,10 +35,11 @@ NOTED: Final = {
     "cap_share": "mostly at the cap, so nearly the constant step size gamma_b",
 }
 """By column of the cells what is said of those in which it is not empty."""
+LATEX_NAMES: Final = {"rho": r"$\rho$", "gamma_b": r"$\gamma_b$", "lr": r"$\gamma$"}
 _LATEX: Final = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # other signs in TeX's old font encoding
     | {c: f"\\{c}" for c in "&%#_${}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # other signs in LaTeX's default encoding
 )
 
 
@@ -164,8 +165,9 @@ def _latex(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
 
     head, rows = _entries(_table(selection, cells, layout, show))
     fields = len(layout.rows)
-    header = [r"$\rho$" if name == "rho" else latex_escaped(name) for name in head]
-    title = f" ({title_of(values)})" if values else ""
+    header = [LATEX_NAMES.get(name) or latex_escaped(name.replace("_", " ")) for name in head[:fields]]
+    header += [latex_escaped(name) for name in head[fields:]]
+    title = f" ({settings_in_words(values)})" if values else ""
     text = _math(latex_escaped(f"{selection.pulled.protocol.name}{title}: {caption(selection)}"))
     body = [[*map(latex_escaped, row[:fields]), *row[fields:]] for row in rows]
     lines = [

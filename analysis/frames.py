@@ -88,12 +88,17 @@ class Pulled:
 
     def columns(self, names: Iterable[str]) -> pd.DataFrame:
         """`history` with only these columns: much less to read."""
-        return frame(self.load(list(dict.fromkeys(["trial_id", *names]))))
+        return frame(self.load(list(dict.fromkeys(["trial_id", *names_of(names)]))))
 
     @cached_property
     def logged(self) -> list[str]:
         """The columns that `best/` and `last/` have, in order."""
         return [name.removeprefix("last/") for name in self.runs.columns if str(name).startswith("last/")]
+
+
+def names_of(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names as given; a text is one name, not its letters."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def direction(metric: str, protocol: Protocol) -> bool | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.address import SCHEME, Address
 from analysis.cache import cache_root
-from analysis.frames import Pulled
+from analysis.frames import Pulled, names_of
 from analysis.remote import Request, last_request, pull_wandb, read_wandb
 from analysis.stored import pull_store
 from sweeps.store import Store
@@ -29,8 +29,8 @@ def pull(
     mapping: Mapping[str, str] | None = None,
     metric: str | None = None,
     goal: str | None = None,
-    tuned: Iterable[str] | None = None,
-    ignore: Iterable[str] | None = None,
+    tuned: str | Iterable[str] | None = None,
+    ignore: str | Iterable[str] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Pulled:
     """Runs and history of a sweep in a Store, or of a `wandb://entity/project[/tag]`.
@@ -67,8 +67,8 @@ def pull(
         "mapping": None if mapping is None else dict(mapping),
         "metric": metric,
         "goal": goal,
-        "tuned": None if tuned is None else tuple(tuned),
-        "ignore": None if ignore is None else tuple(ignore),
+        "tuned": None if tuned is None else names_of(tuned),
+        "ignore": None if ignore is None else names_of(ignore),
     }
     request = _request(address, folder, given, spec, store)
     return pull_wandb(address, request, folder, progress)

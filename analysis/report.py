@@ -14,14 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from analysis.compare import Compared, NothingToCompareError, Published, compare, published_of
 from analysis.compared import cell_rows, claim_rows, headline, summary_rows
-from analysis.figures import figures, image, require_history
+from analysis.figure_files import image
+from analysis.figures import figures, require_history
 from analysis.formats import edge_warnings, notes, verdict_lines
 from analysis.frames import plain
+from analysis.layout import Layout, subtables
 from analysis.selection import Selection, shown
 from analysis.spreadsheet import to_csv
 from analysis.stats import p_text
 from analysis.tables import (
-    Layout,
     RowVerdict,
     caption,
     cell_text,
@@ -29,8 +30,8 @@ from analysis.tables import (
     mean_std_table,
     number,
     row_verdicts,
-    subtables,
 )
+from analysis.wording import settings_in_words
 from trainer.registry import UserError
 
 PROVENANCE: Final = (
@@ -167,14 +168,21 @@ def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame,
 
 
 def _title(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in values.items())
+    return settings_in_words(values)
 
 
 def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
     found = []
-    for drawn in figures(selection, published=beside, tables=MOST_TABLES):
-        data = base64.b64encode(image(drawn.figure, "svg")).decode()
-        found.append({"name": drawn.name, "data": f"data:image/svg+xml;base64,{data}", "csv": _download(drawn.data)})
+    for one in figures(selection, width="screen", published=beside, tables=MOST_TABLES):
+        data = base64.b64encode(image(one.figure, "svg")).decode()
+        found.append(
+            {
+                "name": one.name,
+                "caption": one.caption,
+                "data": f"data:image/svg+xml;base64,{data}",
+                "csv": _download(one.data),
+            }
+        )
     return found
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
-from analysis.frames import plain
-from analysis.selection import TABLE_KEYS, Selection, shown
+from analysis.frames import names_of, plain
+from analysis.layout import Layout, key_of, require_one_table
+from analysis.selection import Selection
 from analysis.stats import LEVEL, Difference, holm, p_text, untested
 from trainer.history import is_accuracy, shown_number
-from trainer.registry import UserError, expected
 
 PUBLISHED_COLUMNS: Final = (
     "optimizer",
@@ -31,82 +31,13 @@ COUNTS: Final = ("diverged", "failed", "stopped", "missing", "stalled")
 Show = Callable[[Mapping[Any, Any], bool], str]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which fields of the cells are rows, columns, and one table each. `by` holds all others that vary."""
-
-    rows: tuple[str, ...]
-    cols: tuple[str, ...]
-    by: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls,
-        selection: Selection,
-        rows: Sequence[str] | None = None,
-        cols: Sequence[str] | None = None,
-        by: Sequence[str] | None = None,
-    ) -> Layout:
-        """The paper's by default: radii down, schedulers across, one table per choice of everything else that varies.
-
-        Fields that vary and are not named make more tables: nothing is averaged over. Raises `UserError` for a field
-        that the cells do not have, and for one that is named twice.
-        """
-        varying = [*TABLE_KEYS, *selection.varying]
-        known = [name for name in varying if name in selection.cells and selection.cells[name].notna().any()]
-        asked = {"--rows": rows, "--cols": cols, "--by": by}
-        seen: dict[str, str] = {}
-        for option, names in asked.items():
-            for name in names or ():
-                if name not in varying:
-                    raise UserError(f"{option}: {name!r} does not vary; {expected(name, known)}")
-                if name in seen:
-                    raise UserError(f"{option}: {name!r} is in {seen[name]} already")
-                seen[name] = option
-        default_rows, default_cols = (tuple([key] if key not in seen else []) for key in TABLE_KEYS)
-        down = tuple(rows) if rows else default_rows
-        across = tuple(cols) if cols else default_cols
-        rest = [name for name in varying if name not in (*down, *across, *(by or ()))]
-        rest = [name for name in rest if name in known]
-        return cls(down, across, (*(by or ()), *rest))
-
-
-def subtables(selection: Selection, layout: Layout | None = None) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """One frame of cells per choice of the fields `by`.
-
-    A cell to which such a field does not apply (gamma_b, to a constant step size) stands in each of its tables.
-    """
-    layout = layout or Layout.of(selection)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    places: dict[tuple[Any, ...], set[Any]] = {}
-    for at, cell in enumerate(selection.cells.to_dict("records")):
-        key = tuple(None if shown(cell[name]) == "-" else cell[name] for name in layout.by)
-        groups.setdefault(key, []).append(at)
-        places.setdefault(key, set()).add((_key(cell, layout.rows), _key(cell, layout.cols)))
-    hosts = {key: [other for other in groups if _goes_with(key, other)] for key in groups}
-    # One that would stand where the table has a cell of its own is another variant: it has a table to itself.
-    guests = {key for key, found in hosts.items() if found and not any(places[key] & places[other] for other in found)}
-    for key, members in groups.items():
-        if key in guests:
-            continue
-        joined = sorted([*members, *(at for guest in guests if key in hosts[guest] for at in groups[guest])])
-        named = {n: v for n, v in zip(layout.by, key, strict=True) if v is not None}
-        absent = {n: "-" for n, v in zip(layout.by, key, strict=True) if v is None and hosts[key]}
-        yield {**named, **absent}, selection.cells.iloc[joined]
-
-
-def _goes_with(key: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether `other` says the same where `key` says something, and more."""
-    return key != other and all(mine is None or mine == theirs for mine, theirs in zip(key, other, strict=True))
-
-
 def mean_std_table(
     selection: Selection,
     cells: pd.DataFrame | None = None,
     *,
-    rows: Sequence[str] | None = None,
-    cols: Sequence[str] | None = None,
-    by: Sequence[str] | None = None,
+    rows: str | Sequence[str] | None = None,
+    cols: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
     show: Show | None = None,
 ) -> pd.DataFrame:
     """The table as a frame of text: an index level per field of `by` and `rows`, a column level per field of `cols`.
@@ -117,17 +48,17 @@ def mean_std_table(
     """
     layout = Layout.of(selection, rows, cols, by)
     down = layout.rows if cells is not None else (*layout.by, *layout.rows)
+    require_one_table(selection.cells if cells is None else cells, down, layout)
     write: Show = show or (lambda cell, _: cell_text(cell, selection.metric))
     shown = selection.cells if cells is None else cells
     marked = {key for verdict in row_verdicts(selection, shown, replace(layout, rows=down)) for key in verdict.marked}
     found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     records = shown.to_dict("records")
     for cell in records:
-        row, column = _key(cell, down), _key(cell, layout.cols)
+        row, column = key_of(cell, down), key_of(cell, layout.cols)
         entries = found.setdefault(row, {})
-        assert column not in entries, "a table has one cell per row and column"
         entries[column] = write(cell, selection.key(cell) in marked)
-    columns = list(dict.fromkeys(_key(cell, layout.cols) for cell in records))
+    columns = list(dict.fromkeys(key_of(cell, layout.cols) for cell in records))
     data = [[entries.get(column, "-") for column in columns] for entries in found.values()]
     return pd.DataFrame(data, index=_index(list(found), down), columns=_index(columns, layout.cols))
 
@@ -136,10 +67,6 @@ def _index(keys: Sequence[tuple[str, ...]], names: Sequence[str]) -> pd.Index:
     if len(names) == 1:
         return pd.Index([key[0] for key in keys], name=names[0])
     return pd.MultiIndex.from_tuples(list(keys), names=list(names)) if names else pd.Index([""] * len(keys))
-
-
-def _key(cell: Mapping[Any, Any], names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(shown(cell[name]) for name in names)
 
 
 def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
@@ -203,9 +130,9 @@ class RowVerdict:
         """Whether the difference is more than chance, at the level 0.05 for the whole table."""
         return self.p < LEVEL
 
-    def text(self, names: Sequence[str], metric: str) -> str:
+    def text(self, names: str | Sequence[str], metric: str) -> str:
         """`rho 0.1: polyak over constant by 0.28 [-0.40, 0.96], p = 0.21 (n = 3): not shown`."""
-        where = " ".join(f"{name} {value}" for name, value in zip(names, self.row, strict=True))
+        where = " ".join(f"{name} {value}" for name, value in zip(names_of(names), self.row, strict=True))
         if self.undecided:
             return f"{where}: no verdict: {self.undecided} undecided".removeprefix(": ")
         found = self.difference
@@ -233,13 +160,16 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
     Every pair of cells that share a row is tested (`Selection.difference`), and the p values are Holm's over all pairs
     of the table: at most one table in twenty tells any two cells apart that are equal. A row with an undecided cell has
     no verdict and no mark.
+
+    Raises `UserError` where the cells are of several tables (`subtables`): two would stand at one place.
     """
     layout = layout or Layout.of(selection)
     if selection.is_maximal is None:
         return []
+    require_one_table(cells, layout.rows, layout)
     by_row: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
     for cell in cells.to_dict("records"):
-        by_row.setdefault(_key(cell, layout.rows), []).append(cell)
+        by_row.setdefault(key_of(cell, layout.rows), []).append(cell)
     sign = 1 if selection.is_maximal else -1
     ranked = {
         row: sorted(members, key=lambda cell: (not _is_known(cell), cell["diverged"], -sign * cell["mean"]))
@@ -278,7 +208,7 @@ def _is_known(cell: Mapping[Any, Any]) -> bool:
 
 
 def _name(cell: Mapping[Any, Any], cols: Sequence[str]) -> str:
-    return " ".join(_key(cell, cols))
+    return " ".join(key_of(cell, cols))
 
 
 def long_table(selection: Selection) -> pd.DataFrame:

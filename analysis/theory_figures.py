@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import matplotlib as mpl
-import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import plots
 from analysis.curves import Line, Statement
-from analysis.figures import WIDTHS, Drawn, titled
+from analysis.figure_files import NamedFigure, figure_name
+from analysis.figures import WIDTHS
+from analysis.panels import titled
+from analysis.styles import axes_of, look_at, one_at_a_time
 from analysis.theory import by_problem
+from analysis.wording import axis_label, drawable, equals, in_unicode
 from trainer.registry import UserError, expected
 
 DASHES: Final = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -24,41 +26,50 @@ LEAST: Final = 1e-40
 """What a log axis shows no value below."""
 
 PANELS: Final = {
-    "suboptimality": ("suboptimality/relative", "relative suboptimality"),
-    "distance": ("distance/relative", "||x - x*||^2 / ||x^0 - x*||^2"),
-    "cesaro": ("suboptimality/cesaro", "f(mean of x) - f*"),
+    "suboptimality": "suboptimality/relative",
+    "distance": "distance/relative",
+    "cesaro": "suboptimality/cesaro",
 }
-"""By figure the column that is drawn, and what its axis says."""
+"""By figure the column that is drawn."""
+NAMES: Final = {
+    "suboptimality": "Relative suboptimality",
+    "distance": "Relative squared distance to the solution",
+    "cesaro": "Suboptimality of the averaged iterate",
+}
 
 
-def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Iterator[Drawn]:
+def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Iterator[NamedFigure]:
     """Per problem the curves of all methods; of those with a bound also distance and averaged iterates beside it."""
     if width not in WIDTHS:
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
-    with mpl.rc_context():
-        mpl.style.use(plots.STYLE)
-        for title, members in by_problem([line for line in lines if not line.is_lost]):
-            looks = _looks(members)
-            for kind in PANELS:
-                shown = members if kind == "suboptimality" else [one for one in members if _bound(one, kind)]
-                if not shown:
-                    continue
-                data = pd.concat([curve_data(line, kind) for line in shown], ignore_index=True)
-                inches = WIDTHS[width]
-                # The legend stands below: a line of 0.16 inches an entry, and two where the entry is long.
-                entries = sum(1 + len(one.label) // (inches * 11 - 10) for one in shown) + 1
-                figure = Figure(figsize=(inches, max(2.4, 0.5 * inches) + 0.16 * entries))
-                ax = figure.subplots()
-                plot_theory(data, ax, PANELS[kind][1], looks)
-                counts = sorted(set(data["n"]))
-                n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-                text = f"{name}: {title}; mean and std, n = {n}"
-                yield titled(f"{kind}-{title}", figure, data, text)
+    return one_at_a_time(_all(lines, name, WIDTHS[width]))
+
+
+def _all(lines: Sequence[Line], name: str, inches: float) -> Iterator[NamedFigure]:
+    for title, members in by_problem([line for line in lines if not line.is_lost]):
+        looks = _looks(members)
+        for kind, column in PANELS.items():
+            shown = members if kind == "suboptimality" else [one for one in members if _bound(one, kind)]
+            if not shown:
+                continue
+            data = pd.concat([curve_data(line, kind) for line in shown], ignore_index=True)
+            figure = Figure(figsize=(inches, min(4.5, max(2.4, 0.5 * inches))))
+            plot_theory(data, figure.subplots(), axis_label(column), looks)
+            counts = sorted(set(data["n"]))
+            n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+            about = f"{drawable(name)}: {drawable(title, 200)}"
+            text = f"{about}; mean and band of ± std, {equals('n', n)}"
+            caption = (
+                f"{NAMES[kind]}, {in_unicode(axis_label(column))}, over the iterations ({title}): mean over n = {n} "
+                "seeds, the band is ± one sample std, dotted lines are the bounds of the theorems."
+            )
+            words = re.sub(r"[ ,=]+", "-", title)
+            yield titled(figure_name(f"{kind}-{words}", {}), figure, data, text, caption)
 
 
 def curve_data(line: Line, kind: str) -> pd.DataFrame:
     """What is drawn of a line: columns method, step, n, mean, std, bound (NaN where the paper claims none)."""
-    column = PANELS[kind][0]
+    column = PANELS[kind]
     means = line.means
     steps = means.index.to_numpy(dtype=float)
     frame = pd.DataFrame(
@@ -83,18 +94,21 @@ def curve_data(line: Line, kind: str) -> pd.DataFrame:
     return frame
 
 
-def plot_theory(data: pd.DataFrame, ax: Axes, label: str, looks: dict[str, dict[str, Any]] | None = None) -> Axes:
+def plot_theory(
+    data: pd.DataFrame, ax: Axes | None = None, label: str = "", looks: dict[str, dict[str, Any]] | None = None
+) -> Axes:
     """Mean against the step on a log axis with a band of one std; a dotted line of the same colour is the bound.
 
     `data` has the columns of `curve_data`.
     """
+    ax = axes_of(ax)
     looks = looks or _looks_of(list(dict.fromkeys(data["method"])))
     for method, rows in data.groupby("method", sort=False):
         look = looks[str(method)]
         drawn = rows[rows["mean"] > LEAST]
         spread = drawn["std"].fillna(0.0)
         low = np.maximum(drawn["mean"] - spread, drawn["mean"] * 1e-2)  # a log axis has no room below 0
-        ax.plot(drawn["step"], drawn["mean"], label=str(method), markevery=0.12, **look)
+        ax.plot(drawn["step"], drawn["mean"], label=drawable(str(method)), markevery=0.12, **look)
         ax.fill_between(drawn["step"], low, drawn["mean"] + spread, color=look["color"], alpha=0.18, linewidth=0)
         if rows["bound"].notna().any():
             ax.plot(rows["step"], rows["bound"], color=look["color"], linestyle=BOUND, linewidth=1.3)
@@ -117,13 +131,7 @@ def _looks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 def _looks_of(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """By label colour, dash and marker: told apart in grey too."""
-    colours = mpl.rc_params_from_file(plots.STYLE)["axes.prop_cycle"].by_key()["color"]
     return {
-        label: {
-            "color": f"#{colours[at % len(colours)]}".replace("##", "#"),
-            "linestyle": DASHES[at % len(DASHES)],
-            "marker": plots.MARKERS[at % len(plots.MARKERS)],
-            "markersize": 4,
-        }
+        label: {**look_at(at), "linestyle": DASHES[at % len(DASHES)], "markersize": 4}
         for at, label in enumerate(labels)
     }

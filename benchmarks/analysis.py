@@ -47,7 +47,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from analysis import plot_robustness, pull, select
 from analysis.formats import render
-from analysis.tables import subtables
+from analysis.layout import subtables
 chosen = select(pull("large", store=sys.argv[1], cache=sys.argv[2]))
 text = render(chosen, "markdown")
 figure, ax = plt.subplots()

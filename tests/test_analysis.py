@@ -18,11 +18,12 @@ from matplotlib import pyplot as plt
 
 from analysis.figures import figures, save_all
 from analysis.formats import render
+from analysis.layout import subtables
 from analysis.plots import plot_robustness
 from analysis.pull import pull
 from analysis.report import render_report, write_report
 from analysis.select import select
-from analysis.tables import PUBLISHED_COLUMNS, subtables
+from analysis.tables import PUBLISHED_COLUMNS
 from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.registry import UserError
@@ -141,7 +142,7 @@ def test_an_optimizer_without_a_radius_has_a_row_of_its_own(tmp_path: Path) -> N
     parameters = {k: v for k, v in SPEC["parameters"].items() if k != "rho"} | {"optimizer": {"value": "sgd"}}
     selection = select(sweep(tmp_path, by_lr, parameters=parameters))
     assert "| -   | 91.00 +- 1.00 | **96.00 +- 1.00** |" in render(selection, "markdown")
-    assert save_all(selection, tmp_path / "plots")[0].name == "curves.png"
+    assert save_all(selection, tmp_path / "plots")[0].name == "means.png"
     assert "<h2" in render_report(selection)
 
 
@@ -213,7 +214,7 @@ def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
 
 # Plots and report.
 
-NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler=constant", "score"]
+NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler-constant", "score"]
 
 
 def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from made import SPEC, by_lr, cell, sweep
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import analysis
-from analysis.figures import figures, robustness_scores, save_all
+from analysis.figures import figures, save_all
 from analysis.formats import render
+from analysis.layout import Layout
 from analysis.pull import pull
+from analysis.scores import robustness_scores
 from analysis.select import select
 from analysis.stats import Sample, mean_interval
-from analysis.tables import Layout, mean_std_table
+from analysis.tables import mean_std_table
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from trainer.config import TrialConfig
@@ -68,10 +70,12 @@ def test_any_fields_may_be_rows_and_columns(tmp_path: Path) -> None:
     [
         (
             {"rows": ["rhoo"]},
-            "--rows: 'rhoo' does not vary; did you mean 'rho'? expected one of gamma_b, optimizer, rho",
+            "--rows: unknown field 'rhoo'; did you mean 'rho'? expected one of gamma_b, optimizer, rho",
         ),
         ({"rows": ["rho"], "cols": ["rho"]}, "--cols: 'rho' is in --rows already"),
-        ({"by": ["model"]}, "--by: 'model' does not vary; expected one of gamma_b, optimizer, rho, scheduler"),
+        ({"by": "model"}, "--by: 'model' does not vary: it is mlp in every trial; expected one of gamma_b, optimizer"),
+        ({"rows": "lr"}, "--rows: 'lr' is tuned: each cell has its chosen value; expected one of gamma_b, optimizer"),
+        ({"cols": ["seed"]}, "--cols: 'seed' is what the means are over; expected one of gamma_b, optimizer"),
     ],
 )
 def test_a_wrong_layout_is_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -198,17 +202,17 @@ def test_every_figure_has_its_data_and_says_what_it_is(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, capped, **CAPS))
     drawn = {one.name: one for one in figures(selection)}
     assert {name.split("-optimizer")[0] for name in drawn} >= {
-        "robustness", "curves", "gamma", "ascent-gain", "stability-lr-scheduler=constant",
-        "stability-gamma_b-scheduler=polyak", "heatmap-scheduler=polyak", "score",
+        "robustness", "curves", "gamma", "ascent-gain", "stability-lr-scheduler-constant",
+        "stability-gamma_b-scheduler-polyak", "heatmap-scheduler-polyak", "score", "optimizers-gamma_b-1",
     }  # fmt: skip
-    heat = drawn["heatmap-scheduler=polyak-optimizer=usam"]
+    heat = drawn["heatmap-scheduler-polyak-optimizer-usam"]
     texts = [text.get_text() for text in heat.figure.axes[0].texts]
     assert "diverged" in texts and "95.00\n2/3" in texts and "92.00" in texts
-    stability = drawn["stability-gamma_b-scheduler=polyak-optimizer=sam"].figure.axes[0]
+    stability = drawn["stability-gamma_b-scheduler-polyak-optimizer-sam"].figure.axes[0]
     assert stability.get_xscale() == "log"
     crosses = [line for line in stability.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
     assert {tuple(line.get_xdata()) for line in crosses} == {(10.0,)} and len(crosses) == 2
-    line = next(line for line in stability.get_lines() if line.get_label() == "rho = 0.1")
+    line = next(line for line in stability.get_lines() if line.get_label() == r"$\rho$ = 0.1")
     rows = heat.data[heat.data["rho"] == 0.1].sort_values("gamma_b")
     assert list(line.get_ydata()) == pytest.approx(list(rows["mean"] * 100)), "figure and table are of one frame"
     assert all(len(one.data) for one in drawn.values())
@@ -253,14 +257,14 @@ def test_pdf_is_reproducible_and_a_wrong_kind_is_named(tmp_path: Path) -> None:
     assert first[0].read_bytes().startswith(b"%PDF")
     with pytest.raises(UserError, match="--kinds: 'gif'; expected one of pdf, png, svg"):
         save_all(selection, tmp_path / "c", kinds=["gif"])
-    with pytest.raises(UserError, match="--width: 'wide'; expected one of column, page"):
+    with pytest.raises(UserError, match="--width: 'wide'; expected one of column, page, screen"):
         save_all(selection, tmp_path / "c", width="wide")
 
 
 def test_lines_differ_in_grey(tmp_path: Path) -> None:
-    from analysis.plots import looks
+    from analysis.styles import looks_of
 
-    found = looks(["constant", "cosine", "polyak"])
+    found = looks_of(["constant", "cosine", "polyak"])
     assert len({look["marker"] for look in found.values()}) == len({look["linestyle"] for look in found.values()}) == 3
 
 
@@ -286,7 +290,7 @@ def test_the_commands_take_layouts_metrics_and_published_numbers(tmp_path: Path,
     assert shown.returncode == 0 and "| optimizer | rho | constant -" in shown.stdout
     assert "warning: lr: in 4 of 16 cells the chosen value is at the edge of its grid" in shown.stderr
     for arguments, message in (
-        (("table", "--rows", "rhoo"), "--rows: 'rhoo' does not vary"),
+        (("table", "--rows", "rhoo"), "--rows: unknown field 'rhoo'; did you mean"),
         (("table", "--select-by", "val/top1"), "--select-by: val/top1 was not measured"),
         (("table", "--format", "pdf"), "--format: 'pdf'; expected one of"),
         (("plot", "--out", "p", "--kinds", "gif"), "--kinds: 'gif'"),

@@ -97,7 +97,8 @@ def browse(page: Path, *options: str, script: str = "") -> tuple[str, dict[str, 
 
 def is_housekeeping(url: str) -> bool:
     """What the browser asks its maker for by itself, whatever page is open."""
-    return re.match(r"https?://(accounts|clients2|update|optimizationguide-pa)\.google(apis)?\.com/", url) is not None
+    hosts = r"(accounts|clients2|update|optimizationguide-pa)\.google(apis)?\.com/|www\.google\.com/async/"
+    return re.match(rf"https?://({hosts})", url) is not None
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -258,7 +258,7 @@ def test_the_command_prints_both_tables_and_writes_figures_and_data(
     out, files = capsys.readouterr()
     written = {Path(line).name for line in files.split()}
     assert {"methods.csv", "checks.csv"} < written and all((tmp_path / "out" / name).stat().st_size for name in written)
-    stem = "ridge-consistent=True-lambda_r=0.0-full-batches"
+    stem = "ridge-consistent-True-lambda_r-0.0-full-batches"
     assert {
         f"{kind}-{stem}.{end}" for kind in ("suboptimality", "distance", "cesaro") for end in ("svg", "csv")
     } < written
