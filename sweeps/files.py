@@ -13,24 +13,19 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
-import posixpath
-import re
-import shutil
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import fsspec
 import fsspec.asyn
 
-from trainer.plain_file import NotPlainError, read_plain_file
+from trainer.plain_file import NotPlainError
 from trainer.registry import UserError
 from trainer.text import brief
 
@@ -43,16 +38,7 @@ _FOR_GOOD: Final = {
     errno.EEXIST, errno.ENXIO,
 }  # fmt: skip
 """Errors that waiting does not mend."""
-LARGEST: Final = 2**30
-"""Bytes of a file that is read at once, checkpoints aside. A damaged file system shows sizes of terabytes."""
-
-
 FENCE: Final = ".fence-"
-_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
-"""What a file system without hard links answers to one."""
-_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{32}")
-LEFTOVER_SECONDS: Final = 3600.0
-"""Age of a temporary file that no living process can be writing: a write that waits begins a new one."""
 
 
 class StoreError(UserError):
@@ -94,32 +80,6 @@ class Fence:
     def path(self) -> str:
         """Local: the folder of its temporary files."""
         return f"{self.folder}/{FENCE}{self.generation}-{self.token}"
-
-
-def open_files(root: str) -> Files:
-    """The files below `root`: a path, or an address such as `s3://bucket/folder`.
-
-    Raises `StoreError` for what is no such address.
-    """
-    if not root or "::" in root or "\0" in root:
-        raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
-    try:
-        protocol = fsspec.core.split_protocol(root)[0] or "file"
-        if protocol in ("file", "local"):
-            return LocalFiles(str(fsspec.core.url_to_fs(root)[1]))
-        if protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az"):
-            raise StoreError(f"store {root!r}: {protocol!r} is no file system for a Store; use a path or s3://")
-        if not urlsplit(root).netloc:
-            raise StoreError(f"store {root!r}: the bucket is missing; expected s3://bucket/folder")
-        return ObjectFiles(root)
-    except UserError:
-        raise
-    except Exception as error:  # each file system of fsspec has its own
-        raise StoreError(f"store {root!r}: {error}") from None
-
-
-_ONE_PUT: Final = 2 * 2**30
-"""Bytes up to twice of which a file is written with one PUT, which alone can be conditional."""
 
 
 class Files(ABC):
@@ -295,267 +255,26 @@ class Files(ABC):
     def _remove(self, path: str) -> None: ...
 
 
-class LocalFiles(Files):
-    """A local or shared file system."""
+def open_files(root: str) -> Files:
+    """The files below `root`: a path, or an address such as `s3://bucket/folder`.
 
-    def __init__(self, root: str) -> None:
-        super().__init__()
-        self.root = str(Path(root).absolute())  # a worker has another working directory, and no ~
+    Raises `StoreError` for what is no such address.
+    """
+    if not root or "::" in root or "\0" in root:
+        raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
+    from sweeps.local_files import LocalFiles
+    from sweeps.object_files import ObjectFiles
 
-    def _read(self, path: str) -> bytes:
-        try:
-            return read_plain_file(path, None if path.endswith(".pt") else LARGEST)
-        except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
-            raise FileNotFoundError(path) from None
-
-    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
-        target = Path(self.path(path))
-        aside = target.parent if fence is None else Path(self.path(fence.path))
-
-        def place(temporary: Path, target: Path) -> None:
-            if keep_as is not None and target.exists():
-                copy = aside / f".{target.name}.{uuid.uuid4().hex}"
-                try:
-                    os.link(target, copy)
-                except OSError as error:
-                    if error.errno not in _NO_LINKS:
-                        raise
-                    shutil.copyfile(target, copy)
-                copy.replace(self.path(keep_as))
-                copy.unlink(missing_ok=True)  # it stays if `keep_as` was the same file already
-            temporary.replace(target)
-
-        if fence is None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        self._put(target, content, place, aside)
-
-    def _create(self, path: str, content: bytes) -> bool:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._put(target, content, os.link, target.parent)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            return self._create_without_links(target, content)
-        return True
-
-    def _create_without_links(self, target: Path, content: bytes) -> bool:
-        """A reader may see the file before its content, or for ever without it if its writer dies in between."""
-        try:
-            file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            return False
-        try:
-            os.write(file, content)
-            os.fsync(file)
-        except OSError:
-            with suppress(OSError):
-                target.unlink()
-            raise
-        finally:
-            os.close(file)
-        self._sync_folder(target.parent)
-        return True
-
-    def _put(self, target: Path, content: bytes, place: Callable[[Path, Path], None], aside: Path) -> None:
-        temporary = aside / f".{target.name}.{uuid.uuid4().hex}"
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            place(temporary, target)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
-        self._sync_folder(target.parent)
-
-    def _sync_folder(self, path: Path) -> None:
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def _prepare_fence(self, fence: Fence) -> None:
-        Path(self.path(fence.path)).mkdir(parents=True, exist_ok=True)
-
-    def _raise_fence(self, fence: Fence) -> None:
-        """Every holder of a lower generation made its folder before its claim, so all of them are seen here."""
-        for name in os.listdir(self.path(fence.folder)):  # noqa: PTH208
-            number = name.removeprefix(FENCE).partition("-")[0]
-            if name.startswith(FENCE) and number.isdigit() and int(number) < fence.generation:
-                gone = Path(self.path(f"{fence.path}/{uuid.uuid4().hex}"))
-                with suppress(FileNotFoundError):
-                    Path(self.path(f"{fence.folder}/{name}")).rename(gone)
-                shutil.rmtree(gone, ignore_errors=True)
-
-    def _drop_fence(self, fence: Fence) -> None:
-        shutil.rmtree(self.path(fence.path), ignore_errors=True)
-
-    def remove_leftovers(self, folder: str) -> None:
-        """Those that are older than any write can last, by the file system's own clock."""
-        place = Path(self.path(folder))
-        with suppress(OSError):
-            now = time.time()
-            for found in place.iterdir():
-                with suppress(OSError):
-                    if _TEMPORARY.fullmatch(found.name) and now - found.stat().st_mtime > LEFTOVER_SECONDS:
-                        found.unlink()
-
-    def _stamps(self, paths: list[str]) -> dict[str, str]:
-        found = {}
-        for path in paths:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                try:
-                    seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
-                except OSError:  # such as a link to itself; the reading names it
-                    seen = os.lstat(f"{self.root}/{path}")
-                found[path] = f"{seen.st_mtime_ns}-{seen.st_size}-{seen.st_ino}"
-        return found
-
-    def _exists(self, path: str) -> bool:
-        return Path(path).exists()
-
-    def _names(self, folder: str) -> list[str]:
-        return os.listdir(folder)  # noqa: PTH208
-
-    def _remove(self, path: str) -> None:
-        Path(path).unlink()
-
-
-class ObjectFiles(Files):
-    """An object store. Endpoint and credentials come from the environment, as its client reads them."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__()
-        self.root = root.rstrip("/")
-        options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-        if root.startswith("s3"):
-            options["config_kwargs"] = {"connect_timeout": 5, "read_timeout": 10, "retries": {"max_attempts": 1}}
-        self._fs, _ = fsspec.core.url_to_fs(root, **options)
-        self._fs.retries = 1  # s3fs would try again five times before we do
-
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
-        """In parallel; what fails is read again by itself."""
-        asked = list(paths)
-        found: Mapping[str, Any] = {}
-        if len(asked) > 1:
-            with suppress(Exception):
-                found = self._fs.cat([self.path(path) for path in asked], on_error="return")
-        by_path = {self._fs._strip_protocol(self.path(path)): path for path in asked}
-        known = {by_path[key]: value for key, value in found.items() if isinstance(value, bytes) and key in by_path}
-        return {path: known[path] if path in known else self._read_or_error(path) for path in asked}
-
-    def _is_its_own(self, error: Exception) -> bool:
-        return type(error).__module__.partition(".")[0] in ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
-
-    def _is_for_good(self, error: Exception) -> bool:
-        return super()._is_for_good(error) or type(error).__name__ in ("NoCredentialsError", "ParamValidationError")
-
-    def _read(self, path: str) -> bytes:
-        content: bytes = self._fs.cat_file(path)
-        return content
-
-    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
-        address = self.path(path)
-        if keep_as is not None and self._fs.exists(address):
-            self._fs.cp_file(address, self.path(keep_as))
-        try:
-            if fence is not None and not self._is_conditional and not fence.is_highest():
-                raise self._not_ours(path)  # the most that can be done if a PUT cannot be conditional
-            if fence is None or not self._is_conditional:
-                self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
-            else:
-                self._write_if_unchanged(path, content, fence)
-        except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
-
-    @property
-    def _is_conditional(self) -> bool:
-        """Whether a PUT can be conditional on an ETag."""
-        return self.root.startswith("s3")
-
-    def _write_if_unchanged(self, path: str, content: bytes, fence: Fence) -> None:
-        """A PUT on the condition that the object is what this fence has last seen of it."""
-        name = posixpath.basename(path)
-        while True:
-            tag = fence.tags.get(name)
-            condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
-            try:
-                answer = self._fs.pipe_file(self.path(path), content, chunksize=_ONE_PUT, **condition)
-            except Exception as error:
-                if not _is_refusal(error):
-                    raise
-                # A successor's, or our own whose answer was lost, or one that came late from a predecessor.
-                if not fence.is_highest():
-                    raise self._not_ours(path) from None
-                fence.tags[name] = self._tags(fence.folder).get(name)
-                continue
-            fence.tags[name] = answer["ETag"]
-            return
-
-    def _tags(self, folder: str) -> dict[str, str | None]:
-        """By name the ETag of every object in a folder."""
-        return {posixpath.basename(one["name"].rstrip("/")): one.get("ETag") for one in self._listed(self.path(folder))}
-
-    def _prepare_fence(self, fence: Fence) -> None:
-        pass
-
-    def _raise_fence(self, fence: Fence) -> None:
-        fence.tags = self._tags(fence.folder)
-
-    def _drop_fence(self, fence: Fence) -> None:
-        pass
-
-    def _create(self, path: str, content: bytes) -> bool:
-        try:
-            self._fs.pipe_file(path, content, mode="create")
-        except FileExistsError:
-            return False
-        except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
-        except Exception as error:
-            if "ConditionalRequestConflict" in str(error):  # two at once, and the other one was faster
-                return False
-            raise
-        return True
-
-    def _stamps(self, paths: list[str]) -> dict[str, str]:
-        """One listing of all that lies below what they share: a request per thousand files, not one per file."""
-        if not paths:
-            return {}
-        shared = posixpath.commonpath([posixpath.dirname(path) for path in paths])
-        listed = self._fs.find(self.path(shared), detail=True)
-        by_path = {self._fs._strip_protocol(self.path(path)): path for path in paths}
-        return {
-            by_path[key]: f"{one.get('ETag')}-{one.get('LastModified')}-{one.get('size')}"
-            for key, one in listed.items()
-            if key in by_path
-        }
-
-    def _exists(self, path: str) -> bool:
-        return bool(self._fs.exists(path))
-
-    def _names(self, folder: str) -> list[str]:
-        return [posixpath.basename(str(one["name"]).rstrip("/")) for one in self._listed(folder)]
-
-    def _listed(self, folder: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]]
-        if not hasattr(self._fs, "_lsdir"):
-            found = self._fs.ls(folder, detail=True)
-        else:  # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
-            found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
-        return found
-
-    def _remove(self, path: str) -> None:
-        self._fs.rm_file(path)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether a conditional PUT found something else than it was meant to replace."""
-    words = ("PreconditionFailed", "ConditionalRequestConflict", "At least one of the pre-conditions")
-    return isinstance(error, FileExistsError) or any(word in str(error) for word in words)
+    try:
+        protocol = fsspec.core.split_protocol(root)[0] or "file"
+        if protocol in ("file", "local"):
+            return LocalFiles(str(fsspec.core.url_to_fs(root)[1]))
+        if protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az"):
+            raise StoreError(f"store {root!r}: {protocol!r} is no file system for a Store; use a path or s3://")
+        if not urlsplit(root).netloc:
+            raise StoreError(f"store {root!r}: the bucket is missing; expected s3://bucket/folder")
+        return ObjectFiles(root)
+    except UserError:
+        raise
+    except Exception as error:  # each file system of fsspec has its own
+        raise StoreError(f"store {root!r}: {error}") from None

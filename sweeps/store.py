@@ -25,7 +25,8 @@ from pyarrow import parquet
 
 from sweeps.checking import FORMAT, checked_point, checked_record, history_table, parse_json
 from sweeps.claims import Claim, Claims, Lease, Owner
-from sweeps.files import Fence, Files, LocalFiles, NewerFormatError, StoreError, UnreadableError, open_files
+from sweeps.files import Fence, Files, NewerFormatError, StoreError, UnreadableError, open_files
+from sweeps.local_files import LocalFiles
 from sweeps.states import FINAL, TrialState
 from sweeps.sweep_index import HasTrials, Selector, Sweep
 from sweeps.sweep_records import SweepRecords, planned
