@@ -64,9 +64,13 @@ class Launch:
     output: Path
     ended: float | None = None  # when that was noticed, on the monotonic clock
 
+    def everything(self) -> str:
+        """Its output."""
+        return self.output.read_text(errors="replace")
+
     def said(self) -> str:
-        """The end of its output."""
-        return self.output.read_text(errors="replace")[-KEPT_OUTPUT:]
+        """The end of it."""
+        return self.everything()[-KEPT_OUTPUT:]
 
 
 class Witness:

@@ -158,7 +158,7 @@ class Sweeps:
         allowed = self.codes is None or code in self.codes or (code == 0 and self.all_done())
         last = f"{self.launch.output.name} ({self.last}): exit {code}: {said}"
         self.tally.expect(f"exit code {code} after {self.last}", allowed, last)
-        self.tally.expect(f"a traceback after {self.last}", "Traceback (most recent call last)" not in said, last)
+        self.tally.expect(f"a traceback after {self.last}", "Traceback (most" not in self.launch.everything(), last)
         self.log(f"{self.launch.output.name} has ended with {code}")
         self.process = self.launch = None
 

@@ -124,7 +124,7 @@ class Chaos(Sweeps):
         found = self.launch.household.alive(SERVERS[how])
         if not found:
             return False
-        self.codes = None  # it may be that nothing can go on; then the next launch does
+        self.codes = {0, *range(2, 128)}  # where nothing can go on, the next launch does; 1 says that trials failed
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
