@@ -51,7 +51,7 @@ class ObjectFiles(Files):
 
     def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
         address = self.path(path)
-        if keep_as is not None and self._fs.exists(address):
+        if keep_as is not None and self._is_there(path, fence):
             self._fs.cp_file(address, self.path(keep_as))
         try:
             if fence is not None and not self._is_conditional and not fence.is_highest():
@@ -62,6 +62,12 @@ class ObjectFiles(Files):
                 self._write_if_unchanged(path, content, fence)
         except FileNotFoundError:
             raise StoreError(f"{self.root}: there is no such bucket") from None
+
+    def _is_there(self, path: str, fence: Fence | None) -> bool:
+        """Whether an object exists; a fence knows it of its own folder."""
+        if fence is None or not self._is_conditional:
+            return bool(self._fs.exists(self.path(path)))
+        return fence.tags.get(posixpath.basename(path)) is not None
 
     @property
     def _is_conditional(self) -> bool:
