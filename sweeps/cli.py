@@ -25,10 +25,9 @@ from sweeps.options import (
     WandbOption,
     open_store,
 )
-from sweeps.preflight import import_paths
 from sweeps.printing import say, warn
 from trainer import __version__
-from trainer.registry import UserError
+from trainer.registry import UserError, import_paths
 from trainer.text import printable
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from ray import tune
 from sweeps.decisions import Supply
 from sweeps.interruption import EXIT_SECONDS, GRACE_SECONDS, Interruption
 from sweeps.local_ray import local_ray, watched_cluster
-from sweeps.preflight import import_paths
 from sweeps.progress import Progress
 from sweeps.provenance import THIS_VERSION
 from sweeps.ray_errors import RESUME, cause_of, first_error, is_memory, one_line_errors
@@ -35,7 +34,7 @@ from sweeps.stacks import StackPlan
 from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from sweeps.tuning import JobSearcher, Pruner, StackTrainable, Watcher
-from trainer.registry import UserError
+from trainer.registry import UserError, import_paths
 from trainer.tracking import Mode
 
 WAIT_SECONDS: Final = 1.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,13 +53,6 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
             except (Exception, SystemExit) as error:  # of a user's own task
                 raise ConfigError("task", f"{config.task!r}: prepare fails: {type(error).__name__}: {error}") from None
         rehearse(config, data)
-
-
-def import_paths() -> list[str]:
-    """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
-    with suppress(FileNotFoundError):  # it may have been removed
-        return [str(Path.cwd())]
-    return []
 
 
 def remarks(config: TrialConfig) -> list[str]:

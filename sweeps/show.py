@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
 from sweeps.estimate import Estimate
-from sweeps.extend import Extension
-from sweeps.plan import Plan
 from sweeps.printing import print_cells, say
 from sweeps.states import FINAL, TrialState
 from sweeps.store import Store
 from trainer.history import shown_number
 from trainer.text import one_line
+
+if TYPE_CHECKING:
+    from sweeps.extend import Extension
+    from sweeps.plan import Plan
 
 MOST_CELLS: Final = 60
 """Rows of a table of cells; the rest is counted."""

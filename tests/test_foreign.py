@@ -12,7 +12,7 @@ import pytest
 from conftest import Wandb
 from made import ADDRESS, MAPPED, SPEC, a_run, foreign
 
-from analysis import project
+from analysis import fields, project
 from analysis.dashboard import definition, workspace
 from analysis.figures import figures
 from analysis.formats import render
@@ -20,6 +20,7 @@ from analysis.frames import by_name
 from analysis.pull import pull
 from analysis.report import render_report
 from analysis.select import select
+from trainer.config import OPTION_FIELDS, TrialConfig
 from trainer.registry import UserError
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
@@ -340,3 +341,8 @@ def test_a_wrong_request_does_not_replace_a_good_one(wandb_server: Wandb, tmp_pa
         pull(ADDRESS, cache=tmp_path, tuned=["lrr"])
     assert pull(ADDRESS, cache=tmp_path, refresh=False).protocol == good.protocol
     assert pull(ADDRESS, cache=tmp_path).protocol == good.protocol
+
+
+def test_the_fields_that_are_floats_are_those_of_a_config() -> None:
+    floats = {name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation)}
+    assert floats - {"precision", *OPTION_FIELDS} == fields.FLOATS

@@ -144,12 +144,16 @@ def test_reading_needs_neither_torch_nor_the_configs_code(tmp_path: Path) -> Non
     sweep(tmp_path, by_lr)
     code = f"""
 import sys
+from analysis import pull, select
+from sweeps.cli import app
+from sweeps.show import show_status
 from sweeps.store import Store
 from sweeps.status import status_of
 from sweeps.running import launches
 store = Store({str(tmp_path)!r})
 assert status_of(store.launched("made"), store)["counts"]["finished"] == 24
 assert not launches(store, "made")
+assert len(select(pull("made", store=store, cache={str(tmp_path / "other")!r})).cells) == 4
 print([name for name in ("torch", "ray", "wandb", "trainer.config", "sweeps.spec") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

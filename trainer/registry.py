@@ -11,7 +11,9 @@ import difflib
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -261,3 +263,10 @@ def expected(word: object, known: Iterable[str]) -> str:
 
 CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in names.values() for key in part.uses)
 """The config fields that only some components read."""
+
+
+def import_paths() -> list[str]:
+    """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
+    with suppress(FileNotFoundError):  # it may have been removed
+        return [str(Path.cwd())]
+    return []
