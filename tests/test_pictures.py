@@ -16,6 +16,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import ROOT
 from made import SPEC, by_lr, sweep
 from matplotlib import pyplot as plt
@@ -67,7 +68,7 @@ def optimizers(tmp_path_factory: pytest.TempPathFactory) -> Selection:
     text = next(re.finditer(r"```yaml\n(.*?)```", docs(), re.DOTALL))[1]
     spec = SweepSpec.parse(text, "docs/analysis.md")
     assert len(spec.trials) == 3 * (3 + 1 + 2 * 4 * 3 + 2 * 4), "the example of the docs plans"
-    changes = json.loads(json.dumps(__import__("yaml").safe_load(text)))
+    changes = yaml.safe_load(text)
     changes["parameters"] |= {
         "model": {"value": "mlp"},
         "epochs": {"value": 3},
