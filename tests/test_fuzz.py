@@ -23,7 +23,7 @@ from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 
-SHORT, LONG = 40, 400
+SHORT, LONG = 12, 400
 NAME = "made"
 QUICK = settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 """Nothing is made smaller: a seed of random damage has no smaller one."""
