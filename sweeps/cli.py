@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ from sweeps.options import (
     open_store,
 )
 from sweeps.preflight import import_paths
-from sweeps.printing import say, warn
+from sweeps.printing import PrintableFormatter, say, warn
 from trainer.registry import UserError
 from trainer.text import printable
 
@@ -48,6 +49,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     sys.path += import_paths()
+    if logging.lastResort is not None:  # what prints the warnings of a program that sets up no logging
+        logging.lastResort.setFormatter(PrintableFormatter())
     try:
         app()
     except UserError as error:
