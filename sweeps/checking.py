@@ -28,7 +28,7 @@ _KINDS: Final = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
 
 
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
-Moment = Annotated[float, Field(ge=0, le=_END_OF_TIME)]  # seconds since 1970
+Moment = Annotated[float, Field(ge=0, le=_END_OF_TIME)]  # seconds
 Scalar = bool | int | float | str | None
 _STRICT: Final = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 _ONLY_THESE: Final = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
@@ -76,7 +76,7 @@ class Record(TypedDict, total=False):
     epochs: Whole
     started: Moment | None
     ended: Moment | None
-    seconds: Annotated[float, Field(ge=0)]
+    seconds: Moment  # of training
     error: str | None
     errors: list[str | None]
     diverged: Divergence | None

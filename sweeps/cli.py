@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ from sweeps.options import (
     WandbOption,
     open_store,
 )
-from sweeps.printing import say, warn
+from sweeps.printing import PrintableFormatter, say, warn
 from trainer import __version__
 from trainer.registry import UserError, import_paths
 from trainer.text import printable
@@ -48,6 +49,8 @@ def main() -> None:
     interruption = Interruption.of_process()
     interruption.install(for_process=True)
     sys.path += import_paths()
+    if logging.lastResort is not None:  # what prints the warnings of a program that sets up no logging
+        logging.lastResort.setFormatter(PrintableFormatter())
     try:
         app()
     except BaseException as error:

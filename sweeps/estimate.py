@@ -19,6 +19,7 @@ from trainer.cpus import usable_cpus
 
 MOST_RECORDS: Final = 2000
 """Records that are looked at; of a larger Store the sweep's own come first."""
+HOURS_A_YEAR: Final = 8766
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,22 @@ class Estimate:
             return f"nothing left; {spent}"
         if self.wall_hours is None or self.device_hours is None:
             return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
-        wall = timedelta(seconds=round(self.wall_hours * 3600))
+        wall = _duration(self.wall_hours)
         spent += f"; {self.proposals} points still to be proposed are not counted" if self.proposals else ""
         part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
         return (
             f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
             f"(from {self.trials} finished trials on {self.device}); {spent}"
         )
+
+
+def _duration(hours: float) -> str:
+    """`1:30:00`, or years where that is beyond any calendar."""
+    return (
+        f"{hours / HOURS_A_YEAR:.3g} years"
+        if hours > 100 * HOURS_A_YEAR
+        else str(timedelta(seconds=round(hours * 3600)))
+    )
 
 
 def estimate(

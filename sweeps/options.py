@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "./polysweep-store"
 
 
-def checked_path(value: str | None) -> str | None:
+def checked_path(param: typer.CallbackParam, value: str | None) -> str | None:
     """What an option names as a path. Raises `UserError` for what can be none."""
     try:
         return value if value is None else path_text(value)
     except ValueError as error:
-        raise UserError(f"{brief(value)}: {error}") from None
+        raise UserError(f"{param.opts[0]} {brief(value)}: {error}") from None
 
 
 StoreOption = Annotated[

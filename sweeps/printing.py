@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TextIO
@@ -21,6 +22,14 @@ LEAST_LABEL: Final = 16
 def say(text: object, file: TextIO | None = None) -> None:
     """Print text that may come from a file or a user: nothing in it steers a terminal."""
     print(printable(str(text)), file=file or sys.stdout, flush=True)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Log lines without control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return printable(super().format(record))
 
 
 def warn(text: object) -> None:

@@ -149,6 +149,7 @@ def _columns(path: Path, rng: random.Random) -> None:
     values = rng.choice((["a", "b", "c"], [[1], [2], [3]], [{"a": 1}] * 3, [1, 1, 1], [None] * 3, [True] * 3, None))
     columns = {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
     columns.pop(name, None)
+    values = None if values is None else values[: len(rows)]
     parquet.write_table(pa.table({**columns, **({} if values is None else {name: values})}), history)
 
 

@@ -23,7 +23,7 @@ from sweeps.store import Store
 from trainer.config import TrialConfig
 from trainer.registry import UserError
 
-SHORT, LONG = 40, 400
+SHORT, LONG = 12, 200
 NAME = "made"
 QUICK = settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 """Nothing is made smaller: a seed of random damage has no smaller one."""
@@ -150,8 +150,8 @@ def test_many_bad_inputs(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     counts: Counter[str] = Counter()
     try:
         fuzz_store(whole, tmp_path / "store", LONG, counts, fixed=False)
-        fuzz_specs(tmp_path, LONG, counts, fixed=False)
-        fuzz_settings(LONG, counts, fixed=False)
+        fuzz_specs(tmp_path, 2 * LONG, counts, fixed=False)
+        fuzz_settings(2 * LONG, counts, fixed=False)
     finally:
         with capsys.disabled():
             total = sum(counts.values())

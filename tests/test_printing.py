@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +17,9 @@ from rich.console import Console
 from analysis.formats import latex_escaped, markdown, render
 from analysis.select import select
 from analysis.spreadsheet import to_csv
+from sweeps.estimate import Estimate
 from sweeps.plan import plan
-from sweeps.printing import label, print_cells
+from sweeps.printing import PrintableFormatter, label, print_cells
 from sweeps.show import _starting, trial_log
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
@@ -132,6 +134,21 @@ def test_a_plan_of_a_bayes_sweep_says_what_is_to_be_proposed(tmp_path: Path) -> 
     assert code == 0
     assert "0 stacks would start; then bayes proposes 4 points, each a stack of K = 3" in out
     assert "time and cost: not known before the first of 4 points is proposed" in out and "nothing left" not in out
+
+
+def test_an_estimate_beyond_any_calendar_is_in_years() -> None:
+    base = {"device": "a CPU", "unit": "core", "stacks": 1, "known": 1, "trials": 1, "slots": 1, "spent_hours": 0.0}
+    for hours, text in (
+        (1.5, "about 1:30:00 with"),
+        (30.0, "about 1 day, 6:00:00 with"),
+        (1e300, "about 1.14e+296 years"),
+    ):
+        assert text in str(Estimate(**base, wall_hours=hours, device_hours=hours))  # type: ignore[arg-type]
+
+
+def test_log_lines_steer_no_terminal() -> None:
+    line = PrintableFormatter().format(logging.makeLogRecord({"msg": "failed: %s", "args": ("\x1b[2J",)}))
+    assert line == r"failed: \x1b[2J"
 
 
 def test_a_plan_says_how_much_of_its_stacks_is_padding() -> None:

@@ -208,8 +208,8 @@ def test_a_record_that_cannot_be_read_leaves_no_claim(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("trial_id", "abc", r"record\.json: damaged: it says that it is of the trial 'abc'"),
-        ("notes", None, r"record\.json: damaged: notes is None"),
+        ("trial_id", "abc", r"record\.json: damaged: belongs to trial 'abc'"),
+        ("notes", None, r"record\.json: damaged: notes: Input should be a valid list \(got None\)"),
         ("width", 3, r"checkpoint\.pt is of K = 1, the trial's record\.json says 3"),
     ],
 )
