@@ -188,7 +188,7 @@ class Files(ABC):
         Raises `OutOfReachError` where it fails for longer than `patience`, `StoreError` where it fails for good;
         `FileNotFoundError` is an answer.
         """
-        since, wait = time.monotonic(), FIRST_WAIT
+        began, wait = time.monotonic(), FIRST_WAIT
         while True:
             try:
                 answer = call()
@@ -202,13 +202,12 @@ class Files(ABC):
                 if self._is_for_good(error):
                     kind = UnreadableError if action in ("read", "listed") else StoreError
                     raise kind(what) from None
-                known = self._failing.setdefault(action, since)
-                late = time.monotonic() - min(since, known) + wait > self.patience
-                if late or self.gives_up():
+                is_first = action not in self._failing
+                since = min(began, self._failing.setdefault(action, began))
+                if time.monotonic() - since + wait > self.patience or self.gives_up():
                     raise OutOfReachError(what) from None
-                if known == since:  # the first of this outage says it for all
+                if is_first:  # it says it for all of this outage
                     log.warning("%s; trying again", what)
-                    self._failing[action] = known - 1e-6  # said
             else:
                 self._failing.pop(action, None)
                 return answer

@@ -58,8 +58,9 @@ class Interruption:
 
         A hangup that is ignored stays ignored: `nohup` asked for it. In the main thread only.
         """
-        if for_process:
+        if for_process and Interruption._of_process is not self:
             Interruption._of_process = self
+            self._hide_lost_exits()
         if self._reader < 0:
             self._reader, self._writer = os.pipe()
             os.set_blocking(self._writer, False)
@@ -71,6 +72,16 @@ class Interruption:
             before = signal.signal(number, self._handle)
             self._before.setdefault(number, before)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)  # they are blocked in what `shielded` has started
+
+    def _hide_lost_exits(self) -> None:
+        """Print no traceback where the exception of a handler, ours or Ray's, is lost: the thread ends the process."""
+        before = sys.unraisablehook
+
+        def hook(lost: sys.UnraisableHookArgs) -> None:
+            if not (self.signal and isinstance(lost.exc_value, SystemExit)):
+                before(lost)
+
+        sys.unraisablehook = hook
 
     def uninstall(self) -> None:
         """Give the signals back to who had them, and end the thread."""
