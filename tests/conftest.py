@@ -295,17 +295,29 @@ def fresh_client(no_outside_settings: None) -> Iterator[None]:
     end_client(0.5)
 
 
-@pytest.fixture
-def wandb_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
-    """A running loopback server; the environment points at it."""
-    port_file = tmp_path / "wandb-port"
-    process = subprocess.Popen([sys.executable, Path(__file__).with_name("wandb_server.py"), "--port-file", port_file])
+@pytest.fixture(scope="session")
+def wandb_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of what makes loopback W&B servers."""
+    port_file = tmp_path_factory.mktemp("wandb") / "port"
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("wandb_server.py"), "--hub", "--port-file", port_file]
+    )
     try:
-        wait_for(port_file.exists, 30)
-        server = Wandb(int(port_file.read_text()))
-        monkeypatch.setenv("WANDB_BASE_URL", server.url)
-        monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
-        yield server
+        wait_for(port_file.exists, 60)
+        yield f"http://127.0.0.1:{port_file.read_text()}"
     finally:
         process.terminate()
         process.wait(timeout=10)
+
+
+@pytest.fixture
+def wandb_server(wandb_hub: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wandb]:
+    """A loopback server of the test's own; the environment points at it."""
+    with urllib.request.urlopen(f"{wandb_hub}/open", b"", timeout=30) as answer:
+        port = json.load(answer)
+    server = Wandb(port)
+    monkeypatch.setenv("WANDB_BASE_URL", server.url)
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+    yield server
+    with urllib.request.urlopen(f"{wandb_hub}/close", str(port).encode(), timeout=30):
+        pass

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 import wandb
 from conftest import Wandb
+from made import by_lr, sweep
 from test_offline import put
 from test_tracking import CONFIG
+from typer.testing import CliRunner
 
+from sweeps.cli import app
 from sweeps.reconcile import complete, sync, upload
 from sweeps.server import Server
 from sweeps.store import Store
@@ -59,6 +62,20 @@ def test_a_run_that_was_deleted_is_named_skipped_from_then_on_and_tried_again_wh
     assert wandb_server.dump()["requests"]["UpsertBucket"] == before, "nor does a launch"
     assert sync("s", FLATS, store, said.append, again=True) == 1
     assert wandb_server.dump()["requests"]["UpsertBucket"] > before
+
+
+def test_the_command_tries_deleted_runs_again_when_it_is_told_to(
+    tmp_path: Path, wandb_server: Wandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, bool]] = []
+    monkeypatch.setattr(
+        "sweeps.reconcile.sync",
+        lambda name, trials, _store, _say, *, again: asked.append((name, len(trials), again)) or 0,
+    )
+    sweep(tmp_path, by_lr)
+    for extra in ([], ["--again"]):
+        assert CliRunner().invoke(app, ["sync", "made", "--store", str(tmp_path), *extra]).exit_code == 0
+    assert asked == [("made", 24, False), ("made", 24, True)]
 
 
 def test_a_run_that_was_deleted_in_one_project_goes_into_another(

@@ -167,21 +167,52 @@ async def _kind(request: web.Request) -> str:
     return named[1] if named else "query"
 
 
-async def _serve(port_file: Path) -> Any:
-    runner = web.AppRunner(Server().app, access_log=None)
+class Hub:
+    """Servers that know nothing of each other, each on a port of its own: a process for all of a session's tests."""
+
+    def __init__(self) -> None:
+        self.servers: dict[int, tuple[Server, web.AppRunner]] = {}
+        self.app = web.Application()
+        self.app.router.add_post("/open", self.open)
+        self.app.router.add_post("/close", self.close)
+
+    async def open(self, _request: web.Request) -> web.Response:
+        """Another server; its port."""
+        server = Server()
+        runner, port = await _listen(server.app)
+        self.servers[port] = server, runner
+        return web.json_response(port)
+
+    async def close(self, request: web.Request) -> web.Response:
+        """End the server of a port, whoever still asks it."""
+        server, runner = self.servers.pop(int(await request.text()))
+        server.recovered.set()
+        await runner.cleanup()
+        return web.Response()
+
+
+async def _listen(app: web.Application) -> tuple[web.AppRunner, int]:
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner, int(runner.addresses[0][1])
+
+
+async def _serve(port_file: Path, is_hub: bool) -> Any:
+    _, port = await _listen(Hub().app if is_hub else Server().app)
     temporary = port_file.with_suffix(".part")
-    temporary.write_text(str(runner.addresses[0][1]))
+    temporary.write_text(str(port))
     temporary.rename(port_file)
     await asyncio.Event().wait()
 
 
 def serve() -> None:
-    """`python wandb_server.py --port-file FILE`: serve on a free loopback port, whose number the file then holds."""
+    """`python wandb_server.py --port-file FILE [--hub]`: on a free loopback port, whose number the file then holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port-file", type=Path, required=True)
-    asyncio.run(_serve(parser.parse_args().port_file))
+    parser.add_argument("--hub", action="store_true", help="serve a Hub")
+    given = parser.parse_args()
+    asyncio.run(_serve(given.port_file, given.hub))
 
 
 if __name__ == "__main__":
