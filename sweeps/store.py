@@ -25,7 +25,7 @@ from pyarrow import parquet
 
 from sweeps.checking import FORMAT, checked_point, checked_record, history_table, parse_json
 from sweeps.claims import Claim, Claims, Lease, Owner
-from sweeps.files import Fence, Files, NewerFormatError, StoreError, UnreadableError, open_files
+from sweeps.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError, open_files
 from sweeps.local_files import LocalFiles
 from sweeps.states import FINAL, TrialState
 from sweeps.sweep_index import HasTrials, Selector, Sweep
@@ -187,7 +187,7 @@ class Store:
             return TrialState("failed", generation=generation, damage=str(error))
         try:
             record = self.record(trial_id)
-        except NewerFormatError:
+        except (NewerFormatError, OutOfReachError):  # neither is this trial's damage
             raise
         except StoreError as error:
             return TrialState("failed", generation=generation, damage=str(error))
