@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.json
 from pyarrow import compute as pc
 
-from analysis.foreign import readable
 from analysis.frames import SPECIAL, typed
+from trainer.text import one_line
 
 
 def lines_of(answer: bytes, runs: int) -> list[pa.Array]:
@@ -43,9 +43,9 @@ def parsed(lines: pa.Array) -> pa.Table:
     try:
         table = pyarrow.json.read_json(pa.BufferReader(content), read_options=_in_one_block(content))
         if not any(pa.types.is_nested(field.type) or pa.types.is_timestamp(field.type) for field in table.schema):
-            return table.rename_columns([readable(name) for name in table.column_names])
+            return table.rename_columns([one_line(name) for name in table.column_names])
     except pa.ArrowException:
         pass  # a column of two kinds, or a text that is NaN
     rows = [json.loads(line) for line in lines.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({readable(name): typed([row.get(name) for row in rows]) for name in names})
+    return pa.table({one_line(name): typed([row.get(name) for row in rows]) for name in names})

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from trainer.text import one_line
 from trainer.tracking import ORIGIN
 
 LONGEST: Final = 120
@@ -14,17 +15,12 @@ LONGEST: Final = 120
 MOST_LISTED: Final = 20
 
 
-def readable(text: str) -> str:
-    """Text in which control characters are written out (`\\n`, `\\x1b`): a terminal would obey them."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def short(text: str) -> str:
     """Readable text of a bounded length; two long texts that differ still do."""
     if len(text) <= LONGEST:
-        return readable(text)
+        return one_line(text)
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-    return f"{readable(text[: LONGEST // 2])}... ({len(text)} characters, {digest})"
+    return f"{one_line(text[: LONGEST // 2])}... ({len(text)} characters, {digest})"
 
 
 def fit(value: Any) -> Any:

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from analysis.address import Address
 from analysis.answers import lines_of, parsed
-from analysis.foreign import fit, listed, readable, short
+from analysis.foreign import fit, listed, short
 from analysis.frames import joined
 from trainer.registry import UserError
+from trainer.text import one_line
 from trainer.tracking import logged_in
 from trainer.wandb_client import end_in_time_at_exit, prepare_environment
 
@@ -266,7 +267,7 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
         node["name"],
         short(node["displayName"] or node["name"]),
         short(node["state"]),
-        tuple(readable(tag) for tag in node["tags"] or ()),
+        tuple(one_line(tag) for tag in node["tags"] or ()),
         node["createdAt"] or "",
         int(node["historyLineCount"] or 0),
         int(last),

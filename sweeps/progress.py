@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Column
 
+from sweeps.printing import label
 from sweeps.rows import RowProgress
 from sweeps.spec import SweepSpec
 from sweeps.states import FINAL, TrialState
@@ -126,7 +127,7 @@ class Progress:
         if self._best is not None:
             parts.append(f"best {self._spec.metric.name} {shown_number(self._best)}{self._spec.metric.note}")
         if self._running:
-            cells = list(dict.fromkeys(_label(self._trials[t].cell) for t in sorted(self._running)))
+            cells = list(dict.fromkeys(label(self._trials[t].cell) for t in sorted(self._running)))
             shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
             parts.append(f"running {shown}")
         return ", ".join(parts)
@@ -143,7 +144,3 @@ class Progress:
 def _cut(**size: int) -> Column:
     """A column that is cut before the others are."""
     return Column(no_wrap=True, overflow="ellipsis", **size)  # type: ignore[arg-type]
-
-
-def _label(cell: Mapping[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for key, value in cell.items()) or "the only cell"
