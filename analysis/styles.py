@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -91,7 +92,7 @@ def in_order(values: pd.Series) -> list[Any]:
 
 def is_number(value: Any) -> bool:
     """Whether a value has a place on an axis of numbers: finite, and not a flag."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 @cache

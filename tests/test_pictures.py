@@ -178,7 +178,11 @@ def test_tuned_values_and_radii_that_are_words_stand_side_by_side(pulled: Pulled
     (ax,) = one.figure.axes
     assert [label.get_text() for label in ax.get_xticklabels()] == ["auto", "large", "small"]
     assert ax.get_lines()[0].get_ydata()[0] == pytest.approx(90.0) and ax.get_xscale() == "linear"
-    for change in (lambda rho: f"radius {rho}", lambda rho: "auto" if rho == 0.1 else rho):
+    for change in (
+        lambda rho: f"radius {rho}",
+        lambda rho: "auto" if rho == 0.1 else rho,
+        lambda rho: 10**400 if rho == 0.1 else 2,
+    ):
         mixed = next(figures(with_field(pulled, "rho", change)))
         mixed.figure.draw_without_rendering()
         assert len(mixed.figure.axes[0].get_xticks()) == 2
