@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.checking import listed_trials, parse_json
@@ -30,12 +30,12 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
         if spec is None:
             raise StoreError(f"{files.path(f'sweeps/{name}')}: damaged: no trials.json, and spec.yaml cannot be read")
         return spec.as_sweep()
-    lost = [one["trial_id"] for one in listed if one["trial_id"] not in expanded]
-    configs = files.read_many([f"trials/{trial_id}/config.json" for trial_id in lost])
+    lost = [one for one in listed if one["trial_id"] not in expanded]
+    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
+    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
     found = dict(expanded)
-    cells = {one["trial_id"]: one.get("cell") or {} for one in listed}
-    for trial_id, content in zip(lost, configs.values(), strict=True):
-        found[trial_id] = _recorded(trial_id, _plain(content), cells[trial_id])
+    for one, config, record in zip(lost, configs, records, strict=True):
+        found[one["trial_id"]] = _recorded(one["trial_id"], config, record, one.get("cell") or {})
     settings = _settings(text) if spec is None else spec.settings
     own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
     gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
@@ -49,8 +49,7 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
         if spec.method == "bayes":
             folder = f"sweeps/{name}/points"
             names = [one for one in files.names(folder) if one.endswith(".json")]
-            contents = files.read_many([f"{folder}/{one}" for one in names]).values()
-            points = [json.loads(_plain(content)) for content in contents]
+            points = _mappings(files, [f"{folder}/{one}" for one in names])
             spec = spec.with_suggestions(Suggestion(Point(**one["point"]), one["raw"]) for one in points)
         _ = spec.trials
     except (UserError, ValueError, KeyError, TypeError, AttributeError):
@@ -58,9 +57,18 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
     return spec
 
 
-def _plain(content: bytes | UnreadableError | None) -> bytes:
-    """What a file says; nothing if it is not there or cannot be read."""
-    return content if isinstance(content, bytes) else b""
+def _mappings(files: Files, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """What JSON files say; of one that is not there or cannot be read nothing."""
+    return [_mapping(content) for content in files.read_many(paths).values()]
+
+
+def _mapping(content: bytes | UnreadableError | None) -> dict[str, Any]:
+    """What a JSON file says; nothing if it is not there or cannot be read."""
+    try:
+        found = json.loads(content) if isinstance(content, bytes) else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
 
 
 def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
@@ -69,13 +77,10 @@ def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
     return None if content is None else listed_trials(parse_json(content, place), place)
 
 
-def _recorded(trial_id: str, content: bytes, cell: Mapping[str, Any]) -> SweepTrial:
+def _recorded(
+    trial_id: str, config: Mapping[str, Any], record: Mapping[str, Any], cell: Mapping[str, Any]
+) -> SweepTrial:
     """A trial from its own config.json; one that has never started from its cell."""
-    try:
-        config = json.loads(content or b"{}")
-        assert isinstance(config, dict)
-    except (ValueError, RecursionError, AssertionError):
-        config = {}
     try:
         known = trial_of(config, recorded=True)
         return SweepTrial(trial_id, known.values, known.signature)
@@ -87,7 +92,7 @@ def _recorded(trial_id: str, content: bytes, cell: Mapping[str, Any]) -> SweepTr
             values |= {f"{name}.{option}": setting for option, setting in value.items()}
         else:
             values[name] = value
-    return SweepTrial(trial_id, {"epochs": 0, "seed": 0, **values})
+    return SweepTrial(trial_id, {"epochs": record.get("epochs", 0), "seed": 0, **values})
 
 
 def _settings(text: str) -> Settings:
@@ -99,12 +104,13 @@ def _settings(text: str) -> Settings:
     data = data if isinstance(data, dict) else {}
     metric: dict[str, Any] = _given(data, "metric", dict)
     variants = [one for one in _given(data, "variants", list) if isinstance(one, dict)]
+    ours: dict[str, Any] = _given(data, "rename", dict)
     written = dict.fromkeys([*_given(data, "parameters", dict), *(name for one in variants for name in one)])
     return Settings(
         method=str(data.get("method", "grid")),
         metric=RecordedMetric(str(metric.get("name", "test/top1")), str(metric.get("goal", "maximize"))),
-        tuned=tuple(map(str, _given(data, "tuned", list))),
-        fields=tuple(map(str, written)),
+        tuned=tuple(str(ours.get(name, name)) for name in map(str, _given(data, "tuned", list))),
+        fields=tuple(str(ours.get(name, name)) for name in map(str, written)),
         project=data.get("project"),
         entity=data.get("entity"),
     )

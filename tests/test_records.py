@@ -240,7 +240,13 @@ def test_an_older_store_whose_spec_cannot_be_read_any_more(tmp_path: Path) -> No
     text = spec.text.replace('"polyak"', '"no_such_module:Rule"')
     store.files.write("sweeps/tiny/spec.yaml", text.encode())
     finish(store, *ids(spec))
+    for trial in spec.trials:  # as the config of such a trial is: the default of epochs is not in it
+        config = {name: value for name, value in trial.config.canonical().items() if name != "epochs"}
+        store.write_config(trial.trial_id, {**config, "scheduler": "no_such_module:Rule"})
+        store.write_record(trial.trial_id, {**(store.record(trial.trial_id) or {}), "epochs": 1})
     found = store.launched("tiny")
+    assert {trial.epochs for trial in found.trials} == {1}
+    assert len(pull("tiny", store=store, cache=tmp_path / "cache").history) == 4
     assert ids(found) == ids(spec) and found.settings.fields[:2] == ("task", "model")
     assert [trial.cell for trial in found.trials] == [trial.cell for trial in spec.trials]
     store.files.remove("sweeps/tiny/sweep.json")
