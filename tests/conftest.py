@@ -16,6 +16,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,14 @@ def own_network() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
         fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
+
+
+def as_from_a_terminal(isolated: bool) -> None:
+    """In a child: no signal is ignored, as it is below `nohup` or in a script's background."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if isolated:
+        own_network()
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +103,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=own_network if isolated else None,
+            preexec_fn=partial(as_from_a_terminal, isolated),
         )
         started.append(process)
         return process

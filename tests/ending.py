@@ -6,11 +6,12 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, own_network
+from conftest import ROOT, as_from_a_terminal
 
 from sweeps import reaper
 
@@ -47,7 +48,7 @@ def begin(mark: str, tmp_path: Path) -> Iterator[Begin]:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=own_network if isolated else None,
+            preexec_fn=partial(as_from_a_terminal, isolated),
         )
         started.append(process)
         return process

@@ -67,7 +67,7 @@ def test_logistic_has_a_minimiser_and_is_as_smooth_as_it_says() -> None:
         ({"task_options": {"lambda_r": -0.1}}, "task_options.lambda_r"),
         ({"task_options": {"condition": 0.5}}, "task_options.condition"),
         ({"task_options": {"d": 1}}, "task_options.condition: 10 with d = 1"),
-        ({"task_options": {"rho": 1}}, "'ridge' has no option 'rho'; its options: problem_seed"),
+        ({"task_options": {"rho": 1}}, "'ridge' has no option 'rho'; its options: n, d, problem_seed"),
         ({"model": "mlp"}, "model: 'mlp' is not for task 'ridge'; expected one of linear"),
         ({"precision": "float32"}, "precision: 'float32' is not for ridge; its own: float64"),
         ({"batch_size": 101}, "batch_size: 101 is larger than n = 100"),

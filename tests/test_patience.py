@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweeps import files
-from sweeps.files import LocalFiles, OutOfReachError, StoreError
+from sweeps.files import Fence, OutOfReachError, StoreError
+from sweeps.local_files import LocalFiles
 
 
 class Failing(LocalFiles):
@@ -22,11 +23,11 @@ class Failing(LocalFiles):
     def _pass(self, seconds: float) -> None:
         self.now += seconds
 
-    def _write(self, path: str, content: bytes, kept: str | None) -> None:
+    def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
         self.attempts += 1
         if self.full:
             raise OSError(28, "No space left on device")
-        super()._write(path, content, kept)
+        super()._write(path, content, keep_as, fence)
 
 
 def test_the_patience_of_an_outage_is_spent_once_and_said_once(
