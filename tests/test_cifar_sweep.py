@@ -39,8 +39,11 @@ def write_spec(path: Path, parameters: dict, **other: object) -> Path:
     return path
 
 
-def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(run: Run, tmp_path: Path) -> None:
-    """96 trials: with and without weight decay, with and without a held-out set."""
+@pytest.mark.parametrize("weight_decays", [[5e-4], pytest.param([0.0, 5e-4], marks=pytest.mark.long)])
+def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
+    run: Run, tmp_path: Path, weight_decays: list[float]
+) -> None:
+    """48 trials, with and without a held-out set; in the long test also without weight decay."""
     mini_cifar.write_archives(tmp_path / "data")
     spec = write_spec(
         tmp_path / "mini.yaml",
@@ -48,7 +51,7 @@ def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(ru
             "task": ["mini_cifar:cifar10", "mini_cifar:cifar100"],
             "model": ["resnet20", "resnet32"],
             "optimizer": ["usam", "sam"],
-            "weight_decay": [0.0, 5e-4],
+            "weight_decay": weight_decays,
             "val_fraction": [0.0, 0.1],
             "rho": 0.1,
             "batch_size": 40,
@@ -63,7 +66,7 @@ def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(ru
     )
     answer = run("launch", spec, "--store", "store", "--wandb", "disabled", timeout=400)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "mini: 96 finished" in answer.stdout
+    assert f"mini: {48 * len(weight_decays)} finished" in answer.stdout
     made = pull("mini", store=str(tmp_path / "store"), cache=tmp_path / "cache")
     held_out = made.runs["val_fraction"] > 0
     assert (made.runs["last/val/top1"].notna()).tolist() == held_out.tolist()
