@@ -118,9 +118,9 @@ def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict
         "selected": chosen_text(first, tuned),
         "seeds": seeds,
         "n": len(values),
-        "mean": statistics.fmean(values) if values else math.nan,
+        "mean": _mean(values) if values else math.nan,
         "std": statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan,
-        "score": statistics.fmean(scored) if scored else math.nan,
+        "score": _mean(scored) if scored else math.nan,
         "scored": len(scored),
         "scores": scored,
         **{name: outcomes[name] for name in OUTCOMES[:3]},
@@ -164,3 +164,11 @@ def _is_at_edge(
         return given is not None and given.is_at_end(chosen)
     tried = sorted({row[name] for row in candidates if isinstance(row.get(name), int | float)})
     return len(tried) > 1 and chosen in (tried[0], tried[-1])
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean; infinite if their sum is beyond any number."""
+    try:
+        return statistics.fmean(values)
+    except OverflowError:
+        return math.copysign(math.inf, values[0])

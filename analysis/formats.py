@@ -225,6 +225,8 @@ def _html(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, 
 
 def edge_warnings(selection: Selection) -> Sequence[str]:
     """Per tuned parameter, in how many cells its chosen value is the smallest or largest that was tried."""
+    if not len(selection.cells):
+        return []
     edges = selection.cells["edge"].str.split().explode().dropna()
     edges = edges[edges != ""]
     tried = len(selection.cells)

@@ -23,6 +23,9 @@ from trainer.text import brief
 FORMAT: Final = 2
 """Of records. 2: a record's claim refers to a lease, so that version 1 must not judge whether it is stale."""
 
+PART_FORMAT: Final = 1
+"""Of the parts of a sweep's list of trials."""
+
 _END_OF_TIME: Final = 253_402_300_799  # the last second of the year 9999, beyond which no clock shows a date
 _KINDS: Final = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
 
@@ -93,6 +96,77 @@ class Record(TypedDict, total=False):
 
 
 @with_config(_STRICT)
+class MetricFields(TypedDict):
+    """What selects."""
+
+    name: str
+    goal: Literal["maximize", "minimize"]
+    target: float | None
+
+
+@with_config(_STRICT)
+class ResourceFields(TypedDict):
+    """What one stack of a launch asks for."""
+
+    cpus: Annotated[int, Field(ge=1, le=2**20)]
+    gpus: Annotated[float, Field(ge=0, le=2**20)]
+    concurrency: Annotated[int, Field(ge=1, le=2**20)] | None
+
+
+@with_config(_STRICT)
+class SettingsFields(TypedDict):
+    """What a sweep is, besides its trials."""
+
+    method: str
+    metric: MetricFields
+    tuned: list[str]
+    fields: list[str]
+    seeds: Whole
+    points: Whole | None
+    by_points: bool
+    launch: ResourceFields
+    project: str | None
+    entity: str | None
+    early_terminate: str
+    space: str
+    ranges: list[Annotated[tuple[Whole, str, dict[str, bool | float | None]], Field(strict=False)]]
+    text: str
+
+
+Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str
+Config = dict[str, Value]
+
+
+@with_config(_STRICT)
+class SharedFields(TypedDict):
+    """What all trials of a part have in common."""
+
+    config: Config
+    signature: NotRequired[str]
+    variant: NotRequired[Whole]
+    width: NotRequired[Annotated[int, Field(ge=1, le=MAX_STACK)] | None]
+
+
+@with_config(_STRICT)
+class TrialFields(SharedFields):
+    """A trial of a part."""
+
+    trial_id: str
+
+
+@with_config(_STRICT)
+class SweepPart(TypedDict):
+    """A part of a sweep's list of trials, see `sweeps.sweep_index`."""
+
+    format: int
+    sweep: NotRequired[SettingsFields]
+    columns: list[str]
+    shared: SharedFields
+    trials: list[TrialFields]
+    order: NotRequired[list[str]]
+
+
+@with_config(_STRICT)
 class Listed(TypedDict):
     """One trial of a sweep's list, as versions before `sweep.json` kept it."""
 
@@ -157,6 +231,7 @@ class ClaimFields(TypedDict):
 _NEEDED: Final = ("outcome", "width", "epoch")
 _RECORD: Final = TypeAdapter(Record)
 _LIST: Final = TypeAdapter(ListOfTrials)
+_PART: Final = TypeAdapter(SweepPart)
 _POINT: Final = TypeAdapter(ProposedPoint)
 _BEAT: Final = TypeAdapter(Beat)
 _CLAIM: Final = TypeAdapter(ClaimFields)
@@ -179,14 +254,14 @@ def parse_json(content: bytes, path: str) -> Any:
     return found
 
 
-def require_known_format(found: Any, path: str) -> None:
+def require_known_format(found: Any, path: str, known: int = FORMAT) -> None:
     """Raise `NewerFormatError` for a file of a newer version, `StoreError` for one that names no valid format."""
     format_ = found.get("format") if isinstance(found, Mapping) else None
-    if isinstance(format_, int) and not isinstance(format_, bool) and format_ > FORMAT:
-        raise NewerFormatError(path, format_, FORMAT)
+    if isinstance(format_, int) and not isinstance(format_, bool) and format_ > known:
+        raise NewerFormatError(path, format_, known)
     if not isinstance(format_, int) or isinstance(format_, bool) or format_ < 1:
         what = f"format {brief(format_)}" if isinstance(found, Mapping) else f"a {type(found).__name__}"
-        raise StoreError(f"{path}: damaged: {what}; expected a format up to {FORMAT}")
+        raise StoreError(f"{path}: damaged: {what}; expected a format up to {known}")
 
 
 def checked_record(record: Any, trial_id: str, path: str) -> dict[str, Any]:
@@ -210,6 +285,15 @@ def listed_trials(found: Any, path: str) -> list[dict[str, Any]]:
     _require(_LIST, found, path)
     trials: list[dict[str, Any]] = found["trials"]
     return trials
+
+
+def checked_part(found: Any, path: str) -> SweepPart:
+    """A part of a sweep's list of trials. Raises as `checked_record`."""
+    require_known_format(found, path, PART_FORMAT)
+    try:
+        return _PART.validate_python(found)
+    except ValidationError as error:
+        raise _damage(error, path) from None
 
 
 def checked_point(found: Any, path: str) -> ProposedPoint:
@@ -275,11 +359,13 @@ def _require(model: TypeAdapter[Any], found: Any, path: str) -> None:
     try:
         model.validate_python(found)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise StoreError(
-            f"{path}: damaged: {place}{': ' if place else ''}{first['msg']} (got {brief(first['input'])})"
-        ) from None
+        raise _damage(error, path) from None
+
+
+def _damage(error: ValidationError, path: str) -> StoreError:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return StoreError(f"{path}: damaged: {place}{': ' if place else ''}{first['msg']} (got {brief(first['input'])})")
 
 
 def _first_line(error: BaseException) -> str:

@@ -33,6 +33,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sweeps.interruption import Interruption
 from sweeps.launch import LaunchResult, Settings, launch
 from sweeps.provenance import THIS_VERSION, commit, said_version
+from sweeps.ray_errors import cause_of
 from sweeps.rayenv import passed_on
 from sweeps.running import stop
 from sweeps.spec import SweepSpec
@@ -217,8 +218,7 @@ def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
     try:
         ray.init(address, runtime_env=environment, log_to_driver=True, logging_level=logging.ERROR)
     except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(f"--address {address}: {said[-600:]}") from None
+        raise UserError(f"--address {address}: {cause_of(error)}") from None
     try:
         yield
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sweeps.checking import listed_trials, parse_json
@@ -33,13 +35,23 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
     lost = [one for one in listed if one["trial_id"] not in expanded]
     configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
     records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
+    places = {} if spec is None else _by_place(listed, spec.trials)
     found = dict(expanded)
+    unknown = []
     for one, config, record in zip(lost, configs, records, strict=True):
-        found[one["trial_id"]] = _recorded(one["trial_id"], config, record, one.get("cell") or {})
+        trial_id = one["trial_id"]
+        if config:
+            found[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
+        elif trial_id in places:
+            found[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
+        else:
+            unknown.append(one)
+    for one in unknown:
+        found[one["trial_id"]] = _never_started(one, list(found.values()))
     settings = _settings(text) if spec is None else spec.settings
     own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
     gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
-    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone, text)
+    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
 
 
 def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
@@ -77,10 +89,18 @@ def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
     return None if content is None else listed_trials(parse_json(content, place), place)
 
 
+def _by_place(listed: Sequence[Mapping[str, Any]], trials: Sequence[SweepTrial]) -> dict[str, SweepTrial]:
+    """By the id that it has in the list, the trial of the spec at the same place, if the cells of all agree."""
+    own = [one for one in listed if not one.get("gone")]
+    if [one.get("cell") for one in own] != [trial.cell for trial in trials]:
+        return {}
+    return {one["trial_id"]: trial for one, trial in zip(own, trials, strict=True)}
+
+
 def _recorded(
     trial_id: str, config: Mapping[str, Any], record: Mapping[str, Any], cell: Mapping[str, Any]
 ) -> SweepTrial:
-    """A trial from its own config.json; one that has never started from its cell."""
+    """A trial from its own config.json."""
     try:
         known = trial_of(config, recorded=True)
         return SweepTrial(trial_id, known.values, known.signature)
@@ -92,7 +112,19 @@ def _recorded(
             values |= {f"{name}.{option}": setting for option, setting in value.items()}
         else:
             values[name] = value
-    return SweepTrial(trial_id, {"epochs": record.get("epochs", 0), "seed": 0, **values})
+    epochs = record.get("epochs", record.get("epoch", 0))
+    return SweepTrial(trial_id, {"epochs": epochs, "seed": 0, **values})
+
+
+def _never_started(one: Mapping[str, Any], others: Sequence[SweepTrial]) -> SweepTrial:
+    """A trial of which only its cell is known: what all others share, and a seed that no other one of its cell has."""
+    cell = dict(one.get("cell") or {})
+    shared = dict(others[0].values) if others else {}
+    for other in others:
+        shared = {name: value for name, value in shared.items() if other.values.get(name) == value}
+    taken = {other.seed for other in others if cell.items() <= dict(other.values).items()}
+    seed = next(number for number in itertools.count() if number not in taken)
+    return SweepTrial(one["trial_id"], {"epochs": 0, **shared, **cell, "seed": seed})
 
 
 def _settings(text: str) -> Settings:
@@ -111,8 +143,9 @@ def _settings(text: str) -> Settings:
         metric=RecordedMetric(str(metric.get("name", "test/top1")), str(metric.get("goal", "maximize"))),
         tuned=tuple(str(ours.get(name, name)) for name in map(str, _given(data, "tuned", list))),
         fields=tuple(str(ours.get(name, name)) for name in map(str, written)),
-        project=data.get("project"),
-        entity=data.get("entity"),
+        project=_given(data, "project", str) or None,
+        entity=_given(data, "entity", str) or None,
+        text=text,
     )
 
 

@@ -146,7 +146,7 @@ class Files(ABC):
         with suppress(OSError, StoreError):
             self._drop_fence(fence)
 
-    def remove_leftovers(self, folder: str) -> None:  # noqa: B027  # an object store has none
+    def remove_leftovers(self, folder: str, *, fences: bool = False) -> None:  # noqa: B027  # an object store has none
         """Remove temporary files in a folder that killed writers have left."""
 
     def create(self, path: str, content: bytes) -> bool:

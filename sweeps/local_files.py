@@ -124,19 +124,21 @@ class LocalFiles(Files):
                 with suppress(FileNotFoundError):
                     Path(self.path(f"{fence.folder}/{name}")).rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
+        self.remove_leftovers(fence.folder)
 
     def _drop_fence(self, fence: Fence) -> None:
         shutil.rmtree(self.path(fence.path), ignore_errors=True)
 
-    def remove_leftovers(self, folder: str) -> None:
-        """Those that are older than any write can last, by the file system's own clock."""
-        place = Path(self.path(folder))
+    def remove_leftovers(self, folder: str, *, fences: bool = False) -> None:
+        """Those that are older than any write can last; with `fences` those too, of a folder that nobody writes to."""
         with suppress(OSError):
-            now = time.time()
-            for found in place.iterdir():
-                with suppress(OSError):
-                    if _TEMPORARY.fullmatch(found.name) and now - found.stat().st_mtime > LEFTOVER_SECONDS:
-                        found.unlink()
+            for found in os.scandir(self.path(folder)):
+                is_fence = fences and found.name.startswith(FENCE)
+                if (is_fence or _TEMPORARY.fullmatch(found.name)) and _is_old(found):
+                    if found.is_dir(follow_symlinks=False):
+                        shutil.rmtree(found.path, ignore_errors=True)
+                    else:
+                        Path(found.path).unlink(missing_ok=True)
 
     def _stamps(self, paths: list[str]) -> dict[str, str]:
         found = {}
@@ -157,3 +159,7 @@ class LocalFiles(Files):
 
     def _remove(self, path: str) -> None:
         Path(path).unlink()
+
+
+def _is_old(found: os.DirEntry[str]) -> bool:
+    return time.time() - found.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS

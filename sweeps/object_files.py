@@ -50,33 +50,28 @@ class ObjectFiles(Files):
         return content
 
     def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
-        address = self.path(path)
-        if keep_as is not None and self._is_there(path, fence):
-            self._fs.cp_file(address, self.path(keep_as))
         try:
-            if fence is not None and not self._is_conditional and not fence.is_highest():
+            if fence is not None and self._is_conditional:
+                self._write_if_unchanged(path, content, keep_as, fence)
+                return
+            if fence is not None and not fence.is_highest():
                 raise self._not_ours(path)  # the most that can be done if a PUT cannot be conditional
-            if fence is None or not self._is_conditional:
-                self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
-            else:
-                self._write_if_unchanged(path, content, fence)
+            address = self.path(path)
+            if keep_as is not None and self._fs.exists(address):
+                self._fs.cp_file(address, self.path(keep_as))
+            self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
         except FileNotFoundError:
             raise StoreError(f"{self.root}: there is no such bucket") from None
-
-    def _is_there(self, path: str, fence: Fence | None) -> bool:
-        """Whether an object exists; a fence knows it of its own folder."""
-        if fence is None or not self._is_conditional:
-            return bool(self._fs.exists(self.path(path)))
-        return fence.tags.get(posixpath.basename(path)) is not None
 
     @property
     def _is_conditional(self) -> bool:
         """Whether a PUT can be conditional on an ETag."""
         return self.root.startswith("s3")
 
-    def _write_if_unchanged(self, path: str, content: bytes, fence: Fence) -> None:
-        """A PUT on the condition that the object is what this fence has last seen of it."""
+    def _write_if_unchanged(self, path: str, content: bytes, keep_as: str | None, fence: Fence) -> None:
+        """A PUT on the condition that the object is what this fence has last seen of it; then what it has replaced."""
         name = posixpath.basename(path)
+        before = None if keep_as is None or fence.tags.get(name) is None else self._fs.cat_file(self.path(path))
         while True:
             tag = fence.tags.get(name)
             condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
@@ -85,12 +80,16 @@ class ObjectFiles(Files):
             except Exception as error:
                 if not _is_refusal(error):
                     raise
-                # A successor's, or our own whose answer was lost, or one that came late from a predecessor.
+                # A successor's, or our own whose answer was lost, or one that came late from a predecessor. The tag is
+                # read before it is asked who holds the trial: a successor that claims after that writes another one.
+                tag = self._tags(fence.folder).get(name)
                 if not fence.is_highest():
                     raise self._not_ours(path) from None
-                fence.tags[name] = self._tags(fence.folder).get(name)
+                fence.tags[name] = tag
                 continue
             fence.tags[name] = answer["ETag"]
+            if keep_as is not None and before is not None:
+                self._fs.pipe_file(self.path(keep_as), before, chunksize=_ONE_PUT)
             return
 
     def _tags(self, folder: str) -> dict[str, str | None]:

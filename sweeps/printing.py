@@ -14,8 +14,8 @@ from rich.text import Text
 
 from trainer.text import one_line, printable, shortened
 
-VALUE_WIDTHS: Final = (40, 24, 16, 12, 8)
-"""Characters that a value may take, tried one after the other until a cell's label fits its column."""
+WIDTHS: Final = ((40, 40), (40, 24), (24, 16), (16, 12), (12, 8), (8, 8), (6, 8), (4, 8), (3, 6), (2, 5))
+"""Characters that a field's name and its value may take, tried one after the other until a label fits its column."""
 LEAST_LABEL: Final = 16
 
 
@@ -64,15 +64,16 @@ def print_cells(
 
 
 def label(cell: Mapping[str, Any], room: int = sys.maxsize) -> str:
-    """A cell in words, in at most `room` characters: the longest values are cut first, in the middle."""
-    values = {one_line(str(key)): one_line(str(value)) for key, value in cell.items()}
-    text = _label(values, sys.maxsize)
-    for width in VALUE_WIDTHS:
+    """A cell in words, in at most `room` characters: the longest names and values are cut first, in the middle."""
+    values = [(one_line(str(key)), one_line(str(value))) for key, value in cell.items()]
+    text = _label(values, sys.maxsize, sys.maxsize)
+    for widths in WIDTHS:
         if len(text) <= room:
             break
-        text = _label(values, width)
+        text = _label(values, *widths)
     return shortened(text, room)
 
 
-def _label(values: Mapping[str, str], width: int) -> str:
-    return " ".join(f"{key}={shortened(value, width)}" for key, value in values.items()) or "(all parameters fixed)"
+def _label(values: Sequence[tuple[str, str]], name_width: int, value_width: int) -> str:
+    parts = [f"{shortened(name, name_width)}={shortened(value, value_width)}" for name, value in values]
+    return " ".join(parts) or "(all parameters fixed)"

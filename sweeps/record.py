@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sweeps.claims import Claim
+from sweeps.claims import Claim, Lease
 from sweeps.expand import digits
 from sweeps.provenance import provenance
 from sweeps.states import FINAL
@@ -43,11 +43,20 @@ class Job:
     patience: float = 0.0  # seconds that a call to the Store is repeated while it fails
 
 
-def mark_wandb(store: Store, trial_id: str, said: str) -> None:
-    """Note in a final record what the W&B server has of the run: `online` (all of it) or `deleted ENTITY/PROJECT`."""
-    record = store.record(trial_id)
-    if record is not None and record["outcome"] in FINAL:
-        store.write_record(trial_id, {**record, "wandb": said})
+def mark_wandb(store: Store, trial_id: str, said: str, lease: Lease) -> None:
+    """Note in a final record what the W&B server has of the run: `online` (all of it) or `deleted ENTITY/PROJECT`.
+
+    Nothing is noted of a trial that another process runs: its record is that one's.
+    """
+    claim = store.claim(trial_id, lease)
+    if claim is None:
+        return
+    try:
+        record = store.record(trial_id)
+        if record is not None and record["outcome"] in FINAL:
+            store.write_record(trial_id, {**record, "wandb": said}, claim.fence)
+    finally:
+        claim.release()
 
 
 def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Claim, job: Job) -> dict[str, Any]:

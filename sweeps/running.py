@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from sweeps.claims import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
-from sweeps.files import OutOfReachError, StoreError
+from sweeps.files import OutOfReachError, StoreError, UnreadableError
 from sweeps.process import Process
 from sweeps.store import Store
 
@@ -100,7 +100,10 @@ def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Owne
     for name in store.files.names(f"sweeps/{sweep}"):
         if match := _LAUNCH.fullmatch(name):
             path = f"sweeps/{sweep}/{name}"
-            content = store.files.read(path)
+            try:
+                content = store.files.read(path)
+            except UnreadableError:  # something else under such a name
+                continue
             holder = None if content is None else store.claims.alive(path, content)
             if holder is not None:
                 found[match[1]] = holder

@@ -245,11 +245,12 @@ class SweepSpec(_Strict):
             early_terminate="none" if early is None else _words(early),
             space=json.dumps({"search_seed": self.search_seed, "space": space}) if is_search else "",
             ranges=tuple(self._ranges()) if is_search else (),
+            text=self.text,
         )
 
     def as_sweep(self) -> Sweep:
         """As a launch would keep it."""
-        return Sweep(self.name, self.settings, self.trials, (), self.text)
+        return Sweep(self.name, self.settings, self.trials)
 
     def _ranges(self) -> Iterator[tuple[int, str, Range]]:
         """What the tuned parameters of a search are drawn from."""

@@ -80,7 +80,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
     for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
         warn(warning)
     store.write_sweep(spec, made.widths)
-    store.remove_leftovers(spec.name)
+    store.remove_leftovers(spec.name, [i for i, state in made.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
     counts = made.counts()
     if over:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
+_POINT: Final = re.compile(r"[0-9]{6,9}\.json")
 
 
 @dataclass
@@ -87,11 +89,17 @@ class Store:
             raise content
         return None if content is None else parse_json(content, self.files.path(path))
 
-    def remove_leftovers(self, sweep: str) -> None:
-        """Remove what killed processes have left that is surely nobody's: leases, temporary files."""
+    def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
+        """Remove what killed processes have left that is surely nobody's: leases, temporary files, fences.
+
+        `ended` are trials that nobody runs: their fences are nobody's too.
+        """
         self.claims.remove_dead()
-        for folder in (".", "leases", f"sweeps/{sweep}"):
+        folders = (f"sweeps/{sweep}{below}" for below in ("", "/points", "/rungs", "/ended"))
+        for folder in (".", "leases", *folders):
             self.files.remove_leftovers(folder)
+        for trial_id in ended:
+            self.files.remove_leftovers(f"trials/{trial_id}", fences=True)
 
     # trials
 
@@ -290,7 +298,7 @@ class Store:
         from sweeps.search import Suggestion
 
         folder = f"sweeps/{name}/points"
-        paths = [f"{folder}/{found}" for found in self.files.names(folder) if found.endswith(".json")]
+        paths = [f"{folder}/{found}" for found in self._point_files(name)]
         made = []
         for path, content in self.files.read_many(paths).items():
             if not content:  # its writer was killed on a file system without links
@@ -301,12 +309,15 @@ class Store:
 
     def points(self, name: str) -> int:
         """How many points bayes has proposed."""
-        return sum(found.endswith(".json") for found in self.files.names(f"sweeps/{name}/points"))
+        return len(self._point_files(name))
+
+    def _point_files(self, name: str) -> list[str]:
+        return [found for found in self.files.names(f"sweeps/{name}/points") if _POINT.fullmatch(found)]
 
     def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
         """Keep a proposal before it is tried; False where another launch has added one to the `known` ones."""
-        there = [found for found in self.files.names(f"sweeps/{name}/points") if found.endswith(".json")]
-        if len(there) != known:
+        there = self._point_files(name)
+        if len(self.suggestions(name)) != known:
             return False
         index = int(there[-1].removesuffix(".json")) + 1 if there else 0
         token = uuid.uuid4().hex  # two launches may propose the same: it tells whose file it is
@@ -321,6 +332,8 @@ class Store:
         path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
         said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
         if not self.files.create(path, _json(said)):
+            if not self.files.read(path):  # its writer was killed on a file system without links
+                self.files.write(path, _json(said))
             found = self._json(path)
             goes_on = bool(found.get("goes_on", True)) if isinstance(found, dict) else True
         if not goes_on:

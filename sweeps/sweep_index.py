@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sweeps.checking import PART_FORMAT
+
 if TYPE_CHECKING:
     from trainer.config import TrialConfig
 
-FORMAT: Final = 1
 EDGE: Final = 0.05
 """The share of a range at each end that counts as its edge."""
 OPTIONS: Final = ("task_options", "model_options", "optimizer_options", "scheduler_options")
@@ -116,6 +117,7 @@ class Settings:
     early_terminate: str = "none"  # in words
     space: str = ""  # of a search: what it draws from, as JSON
     ranges: tuple[tuple[int, str, Range], ...] = ()  # of a search: variant, tuned field, range
+    text: str = field(default="", repr=False)  # the spec, as launched
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
@@ -201,12 +203,16 @@ class Sweep:
     settings: Settings
     trials: Sequence[SweepTrial]
     gone: Sequence[SweepTrial] = ()
-    text: str = field(default="", repr=False)  # the spec, as launched
 
     @property
     def metric(self) -> RecordedMetric:
         """What selects."""
         return self.settings.metric
+
+    @property
+    def text(self) -> str:
+        """The spec, as launched."""
+        return self.settings.text
 
     @cached_property
     def cell_fields(self) -> tuple[str, ...]:
@@ -215,12 +221,12 @@ class Sweep:
 
     def as_json(self) -> dict[str, Any]:
         """The one part that says all of it: what a pull from W&B keeps."""
-        return {"name": self.name, "text": self.text, **part(self.settings, self.trials)}
+        return {"name": self.name, **part(self.settings, self.trials)}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Sweep:
         """From `as_json`."""
-        return assembled(str(given["name"]), [given], str(given["text"]))
+        return assembled(str(given["name"]), [given])
 
 
 def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequence[str] | None = None) -> dict[str, Any]:
@@ -241,7 +247,7 @@ def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequenc
         }
         for entry in entries
     ]
-    made: dict[str, Any] = {"format": FORMAT}
+    made: dict[str, Any] = {"format": PART_FORMAT}
     if settings is not None:
         made["sweep"] = settings.as_json()
     made["columns"] = in_order(trial.values for trial in trials)
@@ -253,7 +259,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def assembled(name: str, parts: Sequence[Mapping[str, Any]], text: str) -> Sweep:
+def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
     """The sweep that parts say, the first one first.
 
     Raises `KeyError`, `TypeError` or `ValueError` if one of them is damaged.
@@ -271,6 +277,8 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]], text: str) -> Sweep
             entry = {**shared, **listed}
             values = {**common, **listed["config"]}
             trial_id = str(entry["trial_id"])
+            if type(values["epochs"]) is not int:
+                raise TypeError(f"epochs of {trial_id}")
             known[trial_id] = SweepTrial(
                 trial_id,
                 {name: values[name] for name in columns if name in values},
@@ -282,7 +290,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]], text: str) -> Sweep
         if "order" in one:
             order = dict.fromkeys(one["order"])
     trials, gone = [known[i] for i in order], [trial for i, trial in known.items() if i not in order]
-    return Sweep(name, settings, with_cells(trials, settings.fields, settings.tuned), with_cells(gone, (), ()), text)
+    return Sweep(name, settings, with_cells(trials, settings.fields, settings.tuned), with_cells(gone, (), ()))
 
 
 def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:

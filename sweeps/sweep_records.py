@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.checking import parse_json
-from sweeps.files import Files, NewerFormatError, StoreError, UnreadableError
-from sweeps.sweep_index import FORMAT, Settings, Sweep, SweepTrial, added, assembled
+from sweeps.checking import SweepPart, checked_part, parse_json
+from sweeps.files import Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
+from sweeps.sweep_index import Settings, Sweep, SweepTrial, added, assembled
 
 if TYPE_CHECKING:
     from sweeps.spec import SweepSpec
@@ -47,8 +47,13 @@ class SweepRecords:
         """
         there = self.require(name)
         if "sweep.json" not in there:
-            return self._convert(name)
-        return self._assembled(name, self._parts(name, there))
+            return self._convert(name, there)
+        parts = self._parts(name, there)
+        if not parts:
+            raise StoreError(
+                f"{self.files.path(f'sweeps/{name}/sweep.json')}: empty: its writer was killed; launch again"
+            )
+        return self._assembled(name, parts)
 
     def require(self, name: str) -> list[str]:
         """The files of a sweep. Raises `StoreError` with the sweeps that there are if this one is unknown."""
@@ -58,44 +63,37 @@ class SweepRecords:
             raise StoreError(f"no sweep {name!r} in the store {self.files.root!r}; it has: {known}")
         return there
 
-    def spec_text(self, name: str) -> str:
-        """The spec as launched; empty if it is not there any more."""
-        content = self.files.read(f"sweeps/{name}/spec.yaml") or b""
-        return content.decode(errors="replace")
-
     def extend(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add what a launch has to what earlier ones have kept: never a state that another one has replaced since."""
         while True:
-            parts, before = self._before(name)
+            number, before = self._before(name)
             made = added(before, settings, trials)
-            if made is None or self._create(name, parts, made):
+            if made is None or self._create(name, number, made):
                 return
 
     def append(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add trials that a search has proposed; `settings` are those of a sweep that is not kept yet."""
         while True:
-            parts, before = self._before(name)
+            number, before = self._before(name)
             there = before.trials if before else []
             known = {trial.trial_id for trial in there}
             whole = [*there, *(trial for trial in trials if trial.trial_id not in known)]
             made = added(before, before.settings if before else settings, whole)
-            if made is None or self._create(name, parts, made):
+            if made is None or self._create(name, number, made):
                 return
 
-    def _before(self, name: str) -> tuple[list[str], Sweep | None]:
-        """The parts that there are, in their order, and what they say."""
+    def _before(self, name: str) -> tuple[int, Sweep | None]:
+        """The number of the next part, and what those that there are say."""
         there = self.files.names(f"sweeps/{name}")
         if "sweep.json" not in there and not set(_MARKS).isdisjoint(there):
-            self._convert(name)
+            self._convert(name, [])
             there = self.files.names(f"sweeps/{name}")
-        if "sweep.json" not in there:
-            return [], None
+        numbers = [_number(one) for one in there if _PART.fullmatch(one)]
         parts = self._parts(name, there)
-        return list(parts), self._assembled(name, parts)
+        return 1 + max(numbers, default=-1), self._assembled(name, parts) if parts else None
 
-    def _create(self, name: str, parts: Sequence[str], made: Mapping[str, Any]) -> bool:
+    def _create(self, name: str, number: int, made: Mapping[str, Any]) -> bool:
         """False if another launch was faster."""
-        number = 0 if not parts else 1 + int(_number(parts[-1]))
         path = f"sweeps/{name}/sweep{f'-{number:04d}' if number else ''}.json"
         return self.files.create(path, json.dumps(made, allow_nan=False).encode())
 
@@ -103,50 +101,61 @@ class SweepRecords:
         """By trial id, the sweeps that contain it."""
         found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
         for name in self.names():
-            there = self.files.names(f"sweeps/{name}")
-            if "sweep.json" not in there:
-                members = {trial.trial_id for trial in self.read(name).trials}
-            else:
-                paths = [f"sweeps/{name}/{one}" for one in there if _PART.fullmatch(one)]
-                unread = [path for path in paths if path not in self._members]
-                for path, content in self.files.read_many(unread).items():
-                    self._members[path] = {str(one["trial_id"]) for one in _json(self.files, path, content)["trials"]}
-                members = set().union(*(self._members[path] for path in paths))
+            try:
+                members = self._members_of(name)
+            except (OutOfReachError, NewerFormatError):
+                raise
+            except StoreError:  # a damaged sweep is named where it is asked for
+                continue
             for trial_id in members & trial_ids:
                 found[trial_id].append(name)
         return found
+
+    def _members_of(self, name: str) -> set[str]:
+        there = self.files.names(f"sweeps/{name}")
+        if "sweep.json" not in there:
+            return {trial.trial_id for trial in self.read(name).trials}
+        paths = [f"sweeps/{name}/{one}" for one in there if _PART.fullmatch(one)]
+        unread = [path for path in paths if path not in self._members]
+        for path, content in self.files.read_many(unread).items():
+            if content:
+                self._members[path] = {one["trial_id"] for one in _part(self.files, path, content)["trials"]}
+        return set().union(*(self._members.get(path, ()) for path in paths))
 
     def _parts(self, name: str, there: Sequence[str]) -> dict[str, Any]:
         """By file the parts of a sweep, in the order of their creation. One that is empty was never written."""
         files = sorted((one for one in there if _PART.fullmatch(one)), key=_number)
         contents = self.files.read_many([f"sweeps/{name}/{one}" for one in files])
         return {
-            one: _json(self.files, path, content)
+            one: _part(self.files, path, content)
             for one, (path, content) in zip(files, contents.items(), strict=True)
             if content
         }
 
     def _assembled(self, name: str, parts: Mapping[str, Any]) -> Sweep:
-        for one, content in parts.items():
-            found = content.get("format") if isinstance(content, dict) else None
-            if isinstance(found, int) and found > FORMAT:
-                raise NewerFormatError(self.files.path(f"sweeps/{name}/{one}"), found, FORMAT)
         try:
-            return assembled(name, list(parts.values()), self.spec_text(name))
+            return assembled(name, list(parts.values()))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             path = self.files.path(f"sweeps/{name}/{list(parts)[-1] if parts else 'sweep.json'}")
             raise StoreError(f"{path}: damaged: it is no list of trials ({type(error).__name__}: {error})") from None
 
-    def _convert(self, name: str) -> Sweep:
+    def _convert(self, name: str, there: Sequence[str]) -> Sweep:
+        """Read what an older version has launched, and keep it; not while a launch of that version may be running."""
         from sweeps.conversion import old_sweep
 
-        sweep = old_sweep(self.files, name, self.spec_text(name))
+        try:
+            text = (self.files.read(f"sweeps/{name}/spec.yaml") or b"").decode(errors="replace")
+        except UnreadableError:
+            text = ""
+        sweep = old_sweep(self.files, name, text)
+        if any(one.startswith("launch-") for one in there):
+            return sweep
         try:
             made = added(None, sweep.settings, [*sweep.trials, *sweep.gone])
             assert made is not None
             if sweep.gone:
                 made["order"] = [trial.trial_id for trial in sweep.trials]
-            self._create(name, [], made)
+            self._create(name, 0, made)
         except StoreError:
             pass  # it cannot be written, or another process was faster: what was read holds
         return sweep
@@ -157,9 +166,9 @@ class SweepRecords:
         before = self.files.read(f"{folder}/spec.yaml")
         if before == spec.text.encode():
             return
-        if before is not None:
-            earlier = sum(name.startswith("spec-") for name in self.files.names(folder))
-            self.files.write(f"{folder}/spec-{earlier + 1}.yaml", before)
+        number = 1
+        while before and not self.files.create(f"{folder}/spec-{number}.yaml", before):
+            number += 1
         self.files.write(f"{folder}/spec.yaml", spec.text.encode())
 
 
@@ -173,10 +182,7 @@ def _number(part: str) -> int:
     return int(match[1] or 0) if match else 0
 
 
-def _json(files: Files, path: str, content: bytes | UnreadableError | None) -> Any:
+def _part(files: Files, path: str, content: bytes | UnreadableError | None) -> SweepPart:
     if isinstance(content, UnreadableError):
         raise content
-    found = parse_json(content or b"null", files.path(path))
-    if not isinstance(found, dict) or not isinstance(found.get("trials"), list):
-        raise StoreError(f"{files.path(path)}: damaged: no list of trials")
-    return found
+    return checked_part(parse_json(content or b"null", files.path(path)), files.path(path))

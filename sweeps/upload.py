@@ -149,16 +149,18 @@ def _sum_up(
     faults: Mapping[str, Fault],
 ) -> None:
     """Count what the server has now, and note it in the records."""
+    lease = store.claims.lease()
     for trial_id, found in described.items():
         fault, run = faults.get(trial_id), there.get(trial_id)
         if fault is not None and fault.kind == "deleted":
             counts.deleted += (trial_id,)
-            mark_wandb(store, trial_id, DELETED.format(project))
+            mark_wandb(store, trial_id, DELETED.format(project), lease)
         elif found.lacks(run):
             counts.failed += (trial_id,)
             counts.why = counts.why or (fault.reason if fault else "")
         elif found.record.get("wandb") != "online":
-            mark_wandb(store, trial_id, "online")
+            mark_wandb(store, trial_id, "online", lease)
+    lease.release()
     counts.holes = tuple(trial_id for trial_id in described if _hole(there, trial_id))
     counts.repeats = tuple(trial_id for trial_id in described if trial_id in there and there[trial_id].has_repeats)
     mark_uploaded(store.wandb_folder, set(described) - {*counts.failed, *counts.deleted})

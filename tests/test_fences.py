@@ -16,7 +16,7 @@ from sweeps.checkpoints import write_checkpoint
 from sweeps.claims import Claim
 from sweeps.decisions import Supply
 from sweeps.files import Files, NotOursError, StoreError
-from sweeps.record import Job
+from sweeps.record import Job, mark_wandb
 from sweeps.spec import SweepSpec
 from sweeps.store import Store
 from sweeps.worker import StackRun
@@ -98,6 +98,46 @@ def test_an_object_store_lets_the_holder_go_on_after_an_answer_was_lost(s3: str)
     claim.fence.tags["record.json"] = '"0123456789abcdef0123456789abcdef"'  # of what it thinks is there
     store.write_record(ID, {**RECORD, "epoch": 2}, claim.fence)
     assert (store.record(ID) or {})["epoch"] == 2
+
+
+def test_in_an_object_store_a_refused_holder_changes_nothing_however_late_its_successor_writes(
+    s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The successor claims and writes between the refusal and the look at who holds the trial."""
+    old, new = Store(f"{s3}/store"), Store(f"{s3}/store")
+    superseded = old.claim(ID)
+    assert superseded is not None
+    write_all(old, superseded, 1)
+    write_all(old, superseded, 2)
+    superseded.fence.tags["record.json"] = superseded.fence.tags["checkpoint.pt"] = '"0"'  # a lost answer
+    real, taken = old.files._tags, []  # type: ignore[attr-defined]
+
+    def overtaken(folder: str) -> Any:
+        found = real(folder)
+        if not taken:
+            taken.append(new.claim(ID, over=1))
+            write_all(new, taken[0], 3)
+        return found
+
+    monkeypatch.setattr(old.files, "_tags", overtaken)
+    with pytest.raises(NotOursError):
+        old.write_record(ID, {**RECORD, "epoch": 9}, superseded.fence)
+    before = {**contents(new), "before": new.files.read(f"trials/{ID}/checkpoint-before.pt")}
+    with pytest.raises(NotOursError):
+        write_checkpoint(old, ID, {"trial_id": ID, "epoch": 9}, superseded.fence)
+    assert {**contents(new), "before": new.files.read(f"trials/{ID}/checkpoint-before.pt")} == before
+
+
+def test_a_note_of_the_server_never_undoes_what_a_worker_has_written(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    claim = store.claim(ID)
+    assert claim is not None
+    store.write_record(ID, {**RECORD, "outcome": "failed"}, claim.fence)
+    mark_wandb(Store(str(tmp_path)), ID, "online", store.claims.lease())
+    assert "wandb" not in (store.record(ID) or {}), "somebody runs it"
+    claim.release()
+    mark_wandb(store, ID, "online", store.claims.lease())
+    assert (store.record(ID) or {})["wandb"] == "online"
 
 
 def test_a_save_asks_for_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,10 +268,13 @@ def test_a_launch_removes_what_killed_ones_have_left_and_nothing_of_living_ones(
     content = json.loads(dead.content())
     content["process"] |= {"pid": 1, "started": 1}
     store.files.write(dead.path, json.dumps(content).encode())
-    old, new = tmp_path / f".record.json.{'0' * 32}", tmp_path / f".record.json.{'1' * 32}"
-    for path in (old, new):
-        path.write_bytes(b"")
-    os.utime(old, (1, 1))
-    store.remove_leftovers("tiny")
+    for folder in (".", "sweeps/tiny/points", f"trials/{ID}"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for age in ("0", "1"):
+            (tmp_path / folder / f".record.json.{age * 32}").touch()
+        os.utime(tmp_path / folder / f".record.json.{'0' * 32}", (1, 1))
+    (tmp_path / "trials" / ID / ".fence-1-ab").mkdir()
+    os.utime(tmp_path / "trials" / ID / ".fence-1-ab", (1, 1))
+    store.remove_leftovers("tiny", [ID])
     assert store.files.names("leases") == [f"{living.id}.json"]
-    assert not old.exists() and new.exists(), "a young one may be being written"
+    assert [path.name[-1] for path in tmp_path.rglob(".*")] == ["1"] * 3, "a young one may be being written"

@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 from analysis.pull import pull
 from analysis.select import select
 from sweeps import cli as cli_module
+from sweeps.expand import Point
 from sweeps.files import NewerFormatError, StoreError
+from sweeps.search import Suggestion
 from sweeps.spec import SweepSpec
 from sweeps.status import status_of
 from sweeps.store import Store
@@ -302,7 +304,93 @@ def test_a_checkpoint_of_a_newer_version_is_not_taken_for_damage(tmp_path: Path)
 
 def test_what_is_no_list_of_trials_is_named(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    for content in (b"[" * 100_000, b"{}", b'{"format": 1, "trials": [3]}', b'{"format": 1, "sweep": 3, "trials": []}'):
+    store.write_sweep(spec_of())
+    whole = json.loads(store.files.read("sweeps/tiny/sweep.json") or b"")
+    settings = whole["sweep"]
+    damaged: list[Any] = [
+        {"format": 1, "trials": [3]}, {"format": 1, "sweep": 3, "trials": []}, {**whole, "format": "99"},
+        {**whole, "format": 1.5}, {**whole, "columns": None}, {**whole, "order": ["nobody"]},
+        {**whole, "shared": {"config": {**whole["shared"]["config"], "epochs": 10**400}}},
+        {**whole, "shared": {"config": {**whole["shared"]["config"], "epochs": "3"}}},
+        *({**whole, "sweep": {**settings, name: value}} for name, value in (
+            ("metric", {**settings["metric"], "name": None}), ("metric", {**settings["metric"], "goal": "more"}),
+            ("launch", {**settings["launch"], "cpus": "x"}), ("launch", {**settings["launch"], "cpus": 10**400}),
+            ("points", "x"), ("tuned", "lr"), ("ranges", [[0, "lr"]]), ("text", None))),
+    ]  # fmt: skip
+    for content in (b"[" * 100_000, b"{}", *(json.dumps(one).encode() for one in damaged)):
         store.files.write("sweeps/tiny/sweep.json", content)
         with pytest.raises(StoreError, match=r"sweep\.json: damaged"):
             store.launched("tiny")
+    store.files.write("sweeps/tiny/sweep.json", json.dumps({"format": 2, "sweep": {}, "members": []}).encode())
+    with pytest.raises(NewerFormatError, match="has format 2"):
+        store.launched("tiny")
+    with pytest.raises(NewerFormatError):
+        store.sweeps_of({"a"})
+
+
+def test_one_damaged_sweep_leaves_the_tags_of_the_others(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_sweep(spec_of())
+    store.files.write("sweeps/other/sweep.json", b"{")
+    first = ids(spec_of())[0]
+    assert store.sweeps_of({first}) == {first: ["tiny"]}
+
+
+def test_a_part_whose_writer_was_killed_is_passed_over(tmp_path: Path) -> None:
+    """On a file system without links a file can be there without its content."""
+    store = Store(str(tmp_path))
+    (tmp_path / "sweeps" / "tiny").mkdir(parents=True)
+    (tmp_path / "sweeps" / "tiny" / "sweep.json").touch()
+    with pytest.raises(StoreError, match="its writer was killed; launch again"):
+        store.launched("tiny")
+    store.write_sweep(spec_of())
+    (tmp_path / "sweeps" / "tiny" / "sweep-0002.json").touch()
+    store.write_sweep(spec_of(seeds=2))
+    assert ids(store.launched("tiny")) == ids(spec_of(seeds=2))
+    assert store.sweeps_of({ids(spec_of())[0]}) == {ids(spec_of())[0]: ["tiny"]}
+    (tmp_path / "sweeps" / "tiny" / "points").mkdir()
+    for name in ("000000.json", "._000000.json", "copy.json"):
+        (tmp_path / "sweeps" / "tiny" / "points" / name).touch()
+    assert store.add_suggestion("tiny", Suggestion(Point(0, {"rho": 0.1})), 0) and len(store.suggestions("tiny")) == 1
+    (tmp_path / "sweeps" / "tiny" / "rungs").mkdir()
+    (tmp_path / "sweeps" / "tiny" / "rungs" / "a-1.json").touch()
+    assert not store.decide("tiny", ["a"], 1, False, {"epoch": 1}) and store.ended_early("tiny", "a")
+
+
+def test_the_spec_is_not_needed_for_reading_what_was_launched(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_sweep(spec_of())
+    path = tmp_path / "sweeps" / "tiny" / "spec.yaml"
+    path.unlink()
+    path.mkdir()
+    assert store.launched("tiny").text == spec_of().text
+    assert invoke("status", "tiny", "--store", str(tmp_path))[0] == 0
+
+
+def test_an_older_unfinished_store_of_other_numerics_is_read_with_trials_that_never_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their places in the list; without a spec by what the others share."""
+    for has_spec in (True, False):
+        store, spec = Store(str(tmp_path / str(has_spec))), spec_of(seeds=2)
+        as_older_version(store, spec)
+        started = [trial.trial_id for trial in spec.trials if trial.seed == 0]
+        for trial_id in set(ids(spec)) - set(started):
+            store.files.remove(f"trials/{trial_id}/config.json")
+        finish(store, *started)
+        if not has_spec:
+            store.files.remove("sweeps/tiny/spec.yaml")
+        monkeypatch.setattr(config_module, "NUMERICS", config_module.NUMERICS + 1)
+        found = store.launched("tiny")
+        assert [trial.values for trial in found.trials] == [trial.values for trial in spec.trials]
+        cells = select(pull("tiny", store=store, cache=tmp_path / f"cache-{has_spec}")).cells
+        assert cells["n"].tolist() == [1, 1] and cells["missing"].tolist() == [1, 1]
+
+
+def test_an_older_store_is_not_converted_while_a_launch_of_that_version_may_run(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    as_older_version(store, spec_of())
+    store.files.write("sweeps/tiny/launch-ab.json", b"{}")
+    assert ids(store.launched("tiny")) == ids(spec_of())
+    as_older_version(store, spec_of(seeds=2))
+    assert ids(store.launched("tiny")) == ids(spec_of(seeds=2)), "what it adds is seen"
