@@ -233,6 +233,7 @@ def test_two_launches_of_one_sweep_share_its_trials(
         assert len({s["process"] for r in found.values() for s in r["sessions"]}) >= 2
 
 
+@pytest.mark.long  # chaos at scale has an S3 that hangs, too
 def test_a_sweep_in_an_object_store_outlasts_its_silence(
     run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, s3: str, s3_server: tuple[str, int]
 ) -> None:
