@@ -55,7 +55,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/theory.py
 
 schema: .venv/installed  ## of a spec file, for editors
-	$(BIN)/python -c 'import json; from sweeps.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
+	$(BIN)/python -c 'import json; from polysweep.sweeps.spec.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache theory

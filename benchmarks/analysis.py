@@ -35,9 +35,9 @@ from rich.table import Table
 
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file is called like the package that it measures
 
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.history import HISTORY_COLUMNS
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 EPOCHS = 100
 LOOK = """
@@ -46,8 +46,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from analysis import plot_robustness, pull, select
-from analysis.formats import render
-from analysis.layout import subtables
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.layout import subtables
 chosen = select(pull("large", store=sys.argv[1], cache=sys.argv[2]))
 text = render(chosen, "markdown")
 figure, ax = plt.subplots()
@@ -181,7 +181,7 @@ def loop() -> tuple[float, dict[str, list[float]]]:
 
 def pulled(cache: Path) -> tuple[float, dict[str, list[float]]]:
     """The same through `pull`."""
-    from analysis import pull
+    from polysweep import pull
 
     began = time.perf_counter()
     found = pull("wandb://lab/p", cache=cache)

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 from usual import Random, loader, write_cifar_shaped
 
-from trainer.augment import epoch_draws
-from trainer.cifar import CIFAR10
-from trainer.data import epoch_order
-from trainer.tasks import Classification
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks.augmentation import epoch_draws
+from polysweep.trainer.tasks.cifar import CIFAR10
+from polysweep.trainer.tasks.classification import Classification
 
 BATCH = 128
 

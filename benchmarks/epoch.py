@@ -27,14 +27,14 @@ from rich.table import Table
 from torch import nn
 from usual import Drawn, UsualResNet, closure_of, loader, optimizer_of, steps, write_cifar_shaped
 
-from trainer.augment import epoch_draws
-from trainer.cifar import CIFAR10
-from trainer.config import TrialConfig
-from trainer.data import epoch_order
-from trainer.epoch import EpochRunner
-from trainer.memory import keep_freed_memory
-from trainer.stack import Stack
-from trainer.tasks import Classification
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.device import keep_freed_memory
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks.augmentation import epoch_draws
+from polysweep.trainer.tasks.cifar import CIFAR10
+from polysweep.trainer.tasks.classification import Classification
 
 VARIANTS = ("usual float32", "ours float32", "ours bfloat16")
 COMPARED_STEPS = 5

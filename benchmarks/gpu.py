@@ -2,7 +2,7 @@
 
 (a) `sam-sps` with torchvision transforms in a DataLoader with all cores, (b) a stack of one, eager, (c) captured as a
 CUDA graph, (d) captured stacks, in float32 and bfloat16; peak memory; and the roofline: operations over the measured
-matrix rate, bytes over the measured bandwidth. The last line is this device's entry for `sweeps.plan.STACKS`.
+matrix rate, bytes over the measured bandwidth. The last line is this device's entry for `sweeps.planning.plan.STACKS`.
 
     python benchmarks/gpu.py [--device cuda] [--steps 50] [--widths 2 4 8 16 32]
 
@@ -33,14 +33,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 from usual import Random, UsualResNet, loader, optimizer_of, steps, write_cifar_shaped
 
-from trainer.cifar import CIFAR10
-from trainer.config import TrialConfig
-from trainer.epoch import EpochRunner
-from trainer.graph import cuda_graph
-from trainer.layers import use_bfloat16
-from trainer.stack import Stack
-from trainer.tasks import Classification
-from trainer.train import use_settings_of
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.bfloat16 import use_bfloat16
+from polysweep.trainer.stack.cuda_graph import cuda_graph
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.cifar import CIFAR10
+from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.train import use_settings_of
 
 EPOCH = 50_000
 WARM_UP_STEPS = 3

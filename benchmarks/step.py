@@ -20,12 +20,12 @@ from sam_sps import SAM_SPS
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config import TrialConfig
-from trainer.data import Images, Normalisation
-from trainer.memory import keep_freed_memory
-from trainer.registry import MODELS
-from trainer.stack import Stack
-from trainer.tasks import Classification
+from polysweep.trainer.components.registry import MODELS
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.device import keep_freed_memory
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.tasks.images import Images, Normalisation
 
 CASES = (("resnet8", (1, 8, 8), 64), ("resnet20", (3, 32, 32), 128))
 WIDTHS = (1, 3, 6, 9, 12)

@@ -31,12 +31,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.record import Job
-from sweeps.worker import StackRun
-from trainer.config import TrialConfig
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.config import TrialConfig
 
 # What of the insides this script knows: where the time between two heartbeats stands.
-HEARTBEAT = ("sweeps.watch", "HEARTBEAT_SECONDS")
+HEARTBEAT = ("polysweep.sweeps.worker.heartbeat", "HEARTBEAT_SECONDS")
 
 BEAT_SECONDS = 2.0  # what it is set to while heartbeats are counted; calls less than half of it apart are one heartbeat
 MOTO = Path(sys.prefix) / "moto/bin/moto_server"

@@ -22,9 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.cpus import usable_cpus
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.cpus import usable_cpus
 
 BARE = """
 import os, sys, tempfile

@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.coverage import problem_for
-from trainer.cpus import usable_cpus
-from trainer.train import train
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.coverage import problem_for
+from polysweep.trainer.cpus import usable_cpus
+from polysweep.trainer.train import train
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.transforms import functional as TF
 
-from trainer.augment import epoch_draws
-from trainer.cifar import ARRAYS, CHECKSUMS, CIFAR10, MEAN, STD
-from trainer.config import TrialConfig
-from trainer.data import epoch_order
-from trainer.models import Block, ResNet
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.models import Block, ResNet
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks.augmentation import epoch_draws
+from polysweep.trainer.tasks.cifar import ARRAYS, CHECKSUMS, CIFAR10, MEAN, STD
 
 
 class UsualBlock(Block):
@@ -54,7 +54,7 @@ class UsualResNet(ResNet):
 
 
 def write_cifar_shaped(data: Path) -> None:
-    """Random images in the number and shape of CIFAR-10, where `trainer.cifar` keeps what it has decoded."""
+    """Random images in the number and shape of CIFAR-10, where `trainer.tasks.cifar` keeps what it has decoded."""
     folder = data / f"{CIFAR10.name}-decoded-1"
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)

@@ -2,9 +2,7 @@
 # The last step of a target: install the wheel, check torch, say what the image is.
 set -eu
 python -m pip install --no-deps --no-index --no-compile /dist/*.whl
-for package in polysweep trainer sweeps analysis; do
-    python -m compileall -q --invalidation-mode checked-hash /opt/venv/lib/python3*/site-packages/"$package"
-done
+python -m compileall -q --invalidation-mode checked-hash /opt/venv/lib/python3*/site-packages/polysweep
 install -d /opt/polysweep
 install -m 755 /docker/healthy.py /opt/polysweep/healthy
 python /docker/image_info.py "$1" "/docker/requirements-$1.txt" /opt/polysweep/image.json

@@ -1,18 +1,97 @@
-"""The `polysweep` command before anything heavy is imported: a signal is answered from the first milliseconds on."""
+"""polysweep: sweeps over sharpness-aware optimizers, their durable results, tables and plots.
+
+    from polysweep import pull, select, mean_std_table, plot_robustness
+
+    runs = pull("quickstart")                       # or pull("wandb://entity/project")
+    chosen = select(runs)
+    mean_std_table(chosen)                          # a frame of text; chosen.cells has the numbers
+    plot_robustness(chosen.cells, chosen.metric)
+
+The names are imported when they are first used: `import polysweep` loads neither torch, ray, wandb nor pandas.
+"""
 
 from __future__ import annotations
 
-from sweeps.interruption import Interruption
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from polysweep.analysis.data.frames import Pulled as Pulled
+    from polysweep.analysis.data.pulling import pull as pull
+    from polysweep.analysis.figures.epoch_plots import plot_curves as plot_curves
+    from polysweep.analysis.figures.epoch_plots import plot_gamma as plot_gamma
+    from polysweep.analysis.figures.epoch_plots import plot_shares as plot_shares
+    from polysweep.analysis.figures.gallery import figures as figures
+    from polysweep.analysis.figures.plots import plot_heatmap as plot_heatmap
+    from polysweep.analysis.figures.plots import plot_robustness as plot_robustness
+    from polysweep.analysis.figures.plots import plot_scores as plot_scores
+    from polysweep.analysis.figures.plots import plot_stability as plot_stability
+    from polysweep.analysis.figures.scores import robustness_scores as robustness_scores
+    from polysweep.analysis.published.comparison import compare as compare
+    from polysweep.analysis.published.comparison import load_published as load_published
+    from polysweep.analysis.report.html import write_report as write_report
+    from polysweep.analysis.tables.choice import select as select
+    from polysweep.analysis.tables.layout import Layout as Layout
+    from polysweep.analysis.tables.layout import subtables as subtables
+    from polysweep.analysis.tables.mean_std import long_table as long_table
+    from polysweep.analysis.tables.mean_std import mean_std_table as mean_std_table
+    from polysweep.analysis.tables.mean_std import row_verdicts as row_verdicts
+    from polysweep.analysis.tables.selection import Selection as Selection
+    from polysweep.analysis.tables.statistics import Sample as Sample
+    from polysweep.analysis.tables.statistics import compare_means as compare_means
+    from polysweep.analysis.tables.statistics import mean_interval as mean_interval
+    from polysweep.analysis.tables.subset import only as only
+    from polysweep.trainer.components.options import Options as Options
+    from polysweep.trainer.components.registry import REQUIRED as REQUIRED
+    from polysweep.trainer.components.registry import declare as declare
+    from polysweep.trainer.config import TrialConfig as TrialConfig
+    from polysweep.trainer.errors import ConfigError as ConfigError
+    from polysweep.trainer.errors import DataError as DataError
+    from polysweep.trainer.errors import UserError as UserError
+    from polysweep.trainer.optimizers.optimizer import Optimizer as Optimizer
+    from polysweep.trainer.optimizers.optimizer import Proposal as Proposal
+    from polysweep.trainer.schedulers.scheduler import Gamma as Gamma
+    from polysweep.trainer.schedulers.scheduler import Scheduler as Scheduler
+    from polysweep.trainer.tasks.classification import Classification as Classification
+    from polysweep.trainer.tasks.classification import hold_out as hold_out
+    from polysweep.trainer.tasks.images import Images as Images
+    from polysweep.trainer.tasks.images import Normalisation as Normalisation
+
+_MODULES: Final = {
+    "analysis.data.frames": ("Pulled",),
+    "analysis.data.pulling": ("pull",),
+    "analysis.figures.epoch_plots": ("plot_curves", "plot_gamma", "plot_shares"),
+    "analysis.figures.gallery": ("figures",),
+    "analysis.figures.plots": ("plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
+    "analysis.figures.scores": ("robustness_scores",),
+    "analysis.published.comparison": ("compare", "load_published"),
+    "analysis.report.html": ("write_report",),
+    "analysis.tables.choice": ("select",),
+    "analysis.tables.layout": ("Layout", "subtables"),
+    "analysis.tables.mean_std": ("long_table", "mean_std_table", "row_verdicts"),
+    "analysis.tables.selection": ("Selection",),
+    "analysis.tables.statistics": ("Sample", "compare_means", "mean_interval"),
+    "analysis.tables.subset": ("only",),
+    "trainer.components.options": ("Options",),
+    "trainer.components.registry": ("REQUIRED", "declare"),
+    "trainer.config": ("TrialConfig",),
+    "trainer.errors": ("ConfigError", "DataError", "UserError"),
+    "trainer.optimizers.optimizer": ("Optimizer", "Proposal"),
+    "trainer.schedulers.scheduler": ("Gamma", "Scheduler"),
+    "trainer.tasks.classification": ("Classification", "hold_out"),
+    "trainer.tasks.images": ("Images", "Normalisation"),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the names above
 
 
-def main() -> None:
-    """Entry point of the installed command and of `python -m polysweep`."""
-    interruption = Interruption.of_process()
-    interruption.install(for_process=True)
-    try:
-        from sweeps.cli import main as run
-    except BaseException:  # a signal can break an import off anywhere, also where it becomes another error
-        if interruption.signal:
-            interruption.exit()
-        raise
-    run()
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'polysweep' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"polysweep.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

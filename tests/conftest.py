@@ -137,7 +137,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60.0, process: Any =
 
 def records(store: Path | str) -> dict[str, dict[str, Any]]:
     """Every trial's record by id."""
-    from sweeps.store import Store
+    from polysweep.sweeps.store.store import Store
 
     place = Store(str(store))
     return dict(place.records(place.files.names("trials")))
@@ -145,8 +145,8 @@ def records(store: Path | str) -> dict[str, dict[str, Any]]:
 
 def histories(store: Path | str) -> dict[str, list[dict[str, Any]]]:
     """Every trial's history without its timings: what must not depend on how the sweep came to its end."""
-    from sweeps.store import Store
-    from trainer.history import TIMING_COLUMNS
+    from polysweep.sweeps.store.store import Store
+    from polysweep.trainer.history import TIMING_COLUMNS
 
     place = Store(str(store))
     return {
@@ -297,7 +297,7 @@ class Wandb:
 @pytest.fixture
 def fresh_client(no_outside_settings: None) -> Iterator[None]:
     """W&B's client in this process reads its environment once."""
-    from trainer.wandb_client import end_client
+    from polysweep.trainer.wandb_client import end_client
 
     end_client(0.5)
     yield

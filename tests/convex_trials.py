@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trainer.config import TrialConfig
-from trainer.registry import ConfigError
-from trainer.train import Report, train
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.train import Report, train
 
 FULL = {"task": "ridge", "model": "linear", "batch_size": 100}
 NOISY = {"lambda_r": 1e-3, "consistent": False}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, as_from_a_terminal
 
-from sweeps import reaper
+from polysweep.sweeps.scheduling import reaper
 
 Begin = Callable[..., "subprocess.Popen[str]"]
 MARK = "POLYSWEEP_TEST"

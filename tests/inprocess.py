@@ -9,8 +9,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from sweeps.cli import app
-from trainer.registry import UserError
+from polysweep.cli import app
+from polysweep.trainer.errors import UserError
 
 CPU_SECONDS, WALL_SECONDS = 10, 120
 """A hang computes, or waits. On a busy machine only the processor's own seconds say which of the two."""

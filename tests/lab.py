@@ -10,19 +10,15 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, TINY
 
-from trainer import plugins
-from trainer.config import TrialConfig
+from polysweep.trainer.components import plugins
+from polysweep.trainer.config import TrialConfig
 
 DOCS = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 STEPS = """
 import torch
 from torch import nn
-from trainer.data import Images, Normalisation
-from trainer.optimizers import Optimizer
-from trainer.registry import declare
-from trainer.schedulers import Gamma, Scheduler
-from trainer.tasks import Classification
+from polysweep import Classification, Gamma, Images, Normalisation, Optimizer, Scheduler, declare
 
 class Dropout(nn.Sequential):
     def __init__(self, input_shape, classes):
@@ -79,8 +75,7 @@ class Leaves(Scheduler):
 BROKEN = '''
 import torch
 from torch import nn
-from trainer.registry import declare
-from trainer.schedulers import Scheduler
+from polysweep import Scheduler, declare
 
 class Halving:
     def initial(self): return {}
@@ -128,7 +123,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_text(code)
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "steps.py").write_text(STEPS)
-    misdeclared = "from trainer.registry import declare\n@declare(version='two')\ndef f(): ..."
+    misdeclared = "from polysweep import declare\n@declare(version='two')\ndef f(): ..."
     (tmp_path / "misdeclared.py").write_text(misdeclared)
     (tmp_path / "no_import.py").write_text("import nothing_of_that_name")
     (spec,) = re.findall(r"```yaml\n(name: mine.*?)```", DOCS, re.DOTALL)

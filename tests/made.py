@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import Pulled
-from analysis.pull import pull
-from analysis.select import Selection
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS
-from trainer.tracking import describe
+from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.tables.choice import Selection
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.wandb_runs import describe
 
 Score = Callable[[TrialConfig], list[float] | str]
 ONE_TABLE = {

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from trainer.cifar import Cifar
-from trainer.registry import declare
+from polysweep.trainer.components.registry import declare
+from polysweep.trainer.tasks.cifar import Cifar
 
 LABELS = 8
 PER_CLASS = 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.problems import Problem
+from polysweep.trainer.convex.problem import Problem
 
 Array = Any
 Batches = Iterable[Array]

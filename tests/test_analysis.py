@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from made import SPEC, by_lr, cell, sweep
 from matplotlib import pyplot as plt
 
-from analysis.figure_files import image
-from analysis.figures import figures, save_all
-from analysis.formats import render
-from analysis.layout import subtables
-from analysis.plots import plot_robustness
-from analysis.pull import pull
-from analysis.report import render_report, write_report
-from analysis.select import select
-from analysis.tables import PUBLISHED_COLUMNS
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.figures.files import image
+from polysweep.analysis.figures.gallery import figures, save_all
+from polysweep.analysis.figures.plots import plot_robustness
+from polysweep.analysis.report.html import render_report, write_report
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.layout import subtables
+from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 
 def test_runs_have_config_best_and_last_and_provenance(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer import bounds
-from trainer.config import TrialConfig
-from trainer.convex import Convex
-from trainer.epoch import EpochRunner
-from trainer.problems import Problem, ridge
-from trainer.stack import Stack
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex import bounds
+from polysweep.trainer.convex.problem import Problem, ridge
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.stack import Stack
 
 
 def _matrix(rng: np.random.Generator, n: int, d: int, spectrum: list[float]) -> Any:
@@ -67,8 +67,8 @@ def violations(problem: Problem, share: float, cap: float, batch: int, seed: int
     if rho * smooth < 0.999:
         rules.append({"scheduler": "constant", "lr": min(cap, bounds.least_step(smooth, rho))})
     options = {"record_every": steps, "check": True}
-    with mock.patch.multiple("trainer.coverage", problem_of=lambda *_: problem), \
-         mock.patch.multiple("trainer.convex", problem_of=lambda *_: problem):  # fmt: skip
+    with mock.patch.multiple("polysweep.trainer.convex.coverage", problem_of=lambda *_: problem), \
+         mock.patch.multiple("polysweep.trainer.convex.task", problem_of=lambda *_: problem):  # fmt: skip
         base = {"task": "ridge", "model": "linear", "optimizer": "usam", "rho": rho, "batch_size": batch, "epochs": 1}
         configs = [TrialConfig.parse({**base, "seed": seed, "task_options": options, **rule}) for rule in rules]
         task = Convex("ridge", configs[0].task_options)

@@ -14,7 +14,7 @@ from inprocess import polysweep
 from made import by_lr, sweep
 from pyarrow import parquet
 
-from sweeps.checking import (
+from polysweep.sweeps.store.checking import (
     NewerFormatError,
     checked_beat,
     checked_point,
@@ -23,9 +23,9 @@ from sweeps.checking import (
     listed_trials,
     parse_json,
 )
-from sweeps.files import StoreError, UnreadableError
-from sweeps.store import Store
-from trainer.history import HISTORY_COLUMNS
+from polysweep.sweeps.store.files import StoreError, UnreadableError
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 RECORD: dict[str, Any] = {
     "format": 1, "trial_id": "t", "outcome": "diverged", "width": 9, "epoch": 3, "epochs": 3, "started": 1.5,

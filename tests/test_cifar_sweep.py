@@ -13,12 +13,12 @@ import mini_cifar
 import pytest
 from conftest import ROOT, records
 
-from analysis.formats import render
-from analysis.pull import pull
-from analysis.select import select
-from analysis.tables import long_table
-from sweeps.plan import plan, stack_width
-from sweeps.spec import SweepSpec
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.mean_std import long_table
+from polysweep.sweeps.planning.plan import plan, stack_width
+from polysweep.sweeps.spec.spec import SweepSpec
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SPECS = ROOT / "sweeps" / "specs"

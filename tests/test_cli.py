@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_spec import GOOD, WRONG
 
-from trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,8 +48,8 @@ def test_a_missing_spec_is_named(run: Run) -> None:
 def test_an_unknown_sweep_is_named_with_those_there_are(
     run: Run, tmp_path: Path, spec_file: Callable[..., Path]
 ) -> None:
-    from sweeps.spec import SweepSpec
-    from sweeps.store import Store
+    from polysweep.sweeps.spec.spec import SweepSpec
+    from polysweep.sweeps.store.store import Store
 
     spec = SweepSpec.load(spec_file())
     Store(str(tmp_path / "store")).write_sweep(spec)
@@ -121,8 +121,8 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
     ):
         assert words in run("plan", "file.yaml", "--store", "store").stdout
 
-    from sweeps.spec import SweepSpec
-    from sweeps.store import Store
+    from polysweep.sweeps.spec.spec import SweepSpec
+    from polysweep.sweeps.store.store import Store
 
     store = Store(str(tmp_path / "store"))
     store.write_sweep(SweepSpec.load(tmp_path / "file.yaml"))
@@ -168,8 +168,8 @@ def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run
     """It held cosine rows that are refused now; what was recorded of them stays readable."""
     cosine = GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
     (tmp_path / "file.yaml").write_text(cosine)
-    from sweeps.spec import SweepSpec
-    from sweeps.store import Store
+    from polysweep.sweeps.spec.spec import SweepSpec
+    from polysweep.sweeps.store.store import Store
 
     spec = SweepSpec.load(tmp_path / "file.yaml", recorded=True)
     store = Store(str(tmp_path / "store"))

@@ -18,15 +18,15 @@ from conftest import ROOT
 from made import ONE_TABLE, sweep
 from scipy import stats
 
-from analysis.compare import Compared, compare, load_published, published_of
-from analysis.compared import render_compared
-from analysis.figures import figures
-from analysis.frames import Pulled
-from analysis.report import render_report
-from analysis.select import select
-from analysis.verdicts import NO_RUNS
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.claims import NO_RUNS
+from polysweep.analysis.published.comparison import Compared, compare, load_published, published_of
+from polysweep.analysis.published.formats import render_compared
+from polysweep.analysis.report.html import render_report
+from polysweep.analysis.tables.choice import select
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 CIFAR = {
     "parameters": ONE_TABLE,

@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from trainer.config import TrialConfig
-from trainer.registry import ConfigError
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError
 
 finite = st.floats(0, 1e6, allow_nan=False)
 positive = st.floats(1e-9, 1e6, allow_nan=False)
@@ -143,7 +143,16 @@ def test_a_wrong_value_is_named_with_the_valid_ones(change: dict, key: str, word
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["trainer.config", "sweeps.spec", "sweeps.plan", "sweeps.store", "sweeps.cli"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "polysweep.trainer.config",
+        "polysweep.sweeps.spec.spec",
+        "polysweep.sweeps.planning.plan",
+        "polysweep.sweeps.store.store",
+        "polysweep.sweeps.commands.app",
+    ],
+)
 def test_planning_imports_neither_torch_nor_ray_nor_wandb(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'ray', 'wandb') if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -151,14 +160,16 @@ def test_planning_imports_neither_torch_nor_ray_nor_wandb(module: str) -> None:
 
 
 def test_analysis_imports_no_torch() -> None:
-    modules = "analysis.pull, analysis.select, analysis.tables, analysis.plots, analysis.report"
+    names = ("data.pulling", "tables.choice", "tables.mean_std", "figures.plots", "report.html")
+    modules = ", ".join(f"polysweep.analysis.{name}" for name in names)
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
 
 
 def test_the_trainer_imports_neither_sweeps_nor_analysis_nor_ray() -> None:
-    modules = "trainer.train, trainer.tracking, trainer.optimizers"
-    code = f"import sys, {modules}; print([m for m in ('sweeps', 'analysis', 'ray') if m in sys.modules])"
+    modules = "polysweep.trainer.train, polysweep.trainer.wandb_runs, polysweep.trainer.optimizers.sam"
+    unwanted = ("polysweep.sweeps", "polysweep.analysis", "ray")
+    code = f"import sys, {modules}; print([m for m in {unwanted} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -17,7 +17,7 @@ import wandb
 from conftest import ROOT, Wandb
 from packaging.requirements import Requirement
 
-from trainer.wandb_client import Run, end_client, open_run, service_process
+from polysweep.trainer.wandb_client import Run, end_client, open_run, service_process
 
 BOUNDED = ("wandb", "wandb-workspaces", "s3fs", "ray")
 

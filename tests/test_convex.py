@@ -13,10 +13,10 @@ import torch
 from convex_trials import NOISY, config, histories, last, problem_options, refusal, run
 from torch.nn import functional as F
 
-from trainer.config import TrialConfig
-from trainer.convex import Convex
-from trainer.problems import logistic, problem_of, ridge
-from trainer.tasks import load_task
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.problem import logistic, problem_of, ridge
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.tasks.loading import load_task
 
 
 @pytest.mark.parametrize(("n", "d", "condition"), [(100, 100, 10.0), (60, 20, 3.0), (8, 8, 1.0), (5, 1, 1.0)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.cpus import usable_cpus
+from polysweep.trainer.cpus import usable_cpus
 
 
 @pytest.mark.parametrize(

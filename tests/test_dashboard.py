@@ -12,9 +12,9 @@ import wandb_workspaces.workspaces as ws
 from conftest import Wandb
 from made import SPEC, as_runs, by_lr, sweep
 
-from analysis.dashboard import definition, save, view_id, workspace
-from sweeps.store import Store
-from trainer.registry import UserError
+from polysweep.analysis.report.wandb_dashboard import definition, save, view_id, workspace
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

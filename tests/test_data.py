@@ -22,13 +22,14 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import functional as TF
 
-from trainer import cifar as cifar_module
-from trainer.augment import cut_out, epoch_draws
-from trainer.cifar import MEAN, STD
-from trainer.config import TrialConfig
-from trainer.data import epoch_order
-from trainer.registry import ConfigError, DataError
-from trainer.tasks import Classification, load_task
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError, DataError
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks import cifar as cifar_module
+from polysweep.trainer.tasks.augmentation import cut_out, epoch_draws
+from polysweep.trainer.tasks.cifar import MEAN, STD
+from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.tasks.loading import load_task
 
 CIFAR = {
     "task": "mini_cifar:cifar10", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": 0.1,
@@ -133,7 +134,7 @@ def test_decoded_data_is_loaded_without_torchvision(data: Path) -> None:
     mini_cifar.cifar10.prepare(data)
     shutil.rmtree(data / "mini-cifar-10-batches-py")
     code = (
-        "import sys; from pathlib import Path; from trainer.cifar import Cifar;"
+        "import sys; from pathlib import Path; from polysweep.trainer.tasks.cifar import Cifar;"
         f"task = Cifar('mini10', 'nowhere:Nothing', 10, 16); task.prepare(Path({str(data)!r}));"
         f"assert not {{'torch', 'torchvision'}} & sys.modules.keys(); task(Path({str(data)!r}), 0.0);"
         "assert 'torchvision' not in sys.modules"

@@ -19,7 +19,7 @@ from conftest import ROOT
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from sweeps.spec import SweepSpec
+from polysweep.sweeps.spec.spec import SweepSpec
 
 DOCKER = ROOT / "docker"
 BIN = Path(sys.executable).parent

@@ -31,7 +31,7 @@ def test_the_blocks_of_the_analysis_page_run(
 
 
 def test_the_page_names_every_command_of_the_analysis() -> None:
-    from analysis.cli import app
+    from polysweep.analysis.commands import app
 
     for command in app.registered_commands:
         assert command.callback is not None and f"polysweep {command.callback.__name__} " in DOCS
@@ -40,7 +40,7 @@ def test_the_page_names_every_command_of_the_analysis() -> None:
 def test_every_command_of_the_analysis_has_its_help() -> None:
     from typer.testing import CliRunner
 
-    from analysis.cli import app
+    from polysweep.analysis.commands import app
 
     for command in app.registered_commands:
         assert command.callback is not None

@@ -18,8 +18,8 @@ from ending import mark as mark
 from test_chaos import small_disk as small_disk
 from test_launch import histories
 
-from sweeps import reaper
-from sweeps.interruption import SIGNALS
+from polysweep.sweeps.scheduling import reaper
+from polysweep.sweeps.worker.signals import SIGNALS
 
 SpecFile = Callable[..., Path]
 
@@ -137,8 +137,8 @@ from sweeps import rayenv
 prepare = rayenv.prepare
 def then_impatient(*arguments, **options):
     prepare(*arguments, **options)  # before Ray is imported
-    import sweeps.launch
-    sweeps.launch.MEMORY_SECONDS = (0.1, 0.1)
+    import polysweep.sweeps.scheduling.driver
+    polysweep.sweeps.scheduling.driver.MEMORY_SECONDS = (0.1, 0.1)
 rayenv.prepare = then_impatient
 from polysweep import main
 main()

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from sweeps import watch as watch_module
-from sweeps.checkpoints import write_checkpoint
-from sweeps.claims import Claim
-from sweeps.decisions import Supply
-from sweeps.files import Files, NotOursError, StoreError
-from sweeps.record import Job, mark_wandb
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from sweeps.worker import StackRun
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.scheduling.job_queue import Supply
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.checkpoints import write_checkpoint
+from polysweep.sweeps.store.claims import Claim
+from polysweep.sweeps.store.files import Files, NotOursError, StoreError
+from polysweep.sweeps.store.record import mark_wandb
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker import heartbeat as watch_module
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 ID = "0123456789abcdef"
 ROW = {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": 1, "step": 9, "partial": False}

@@ -12,16 +12,17 @@ import pytest
 from conftest import Wandb
 from made import ADDRESS, MAPPED, SPEC, a_run, foreign
 
-from analysis import fields, project
-from analysis.dashboard import definition, workspace
-from analysis.figures import figures
-from analysis.formats import render
-from analysis.frames import by_name
-from analysis.pull import pull
-from analysis.report import render_report
-from analysis.select import select
-from trainer.config import OPTION_FIELDS, TrialConfig
-from trainer.registry import UserError
+from polysweep.analysis.data import foreign_fields as fields
+from polysweep.analysis.data import wandb_api as project
+from polysweep.analysis.data.frames import by_name
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.report.html import render_report
+from polysweep.analysis.report.wandb_dashboard import definition, workspace
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.trainer.config import OPTION_FIELDS, TrialConfig
+from polysweep.trainer.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from inprocess import in_time, polysweep
 from made import SPEC, by_lr, sweep
 
-from sweeps.source import read_settings
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.yaml_lines import read_settings
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 SHORT, LONG = 12, 200
 NAME = "made"

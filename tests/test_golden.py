@@ -21,12 +21,12 @@ from convex_trials import NOISY, histories, run
 from convex_trials import config as convex
 from made import by_lr, sweep
 
-from analysis.formats import render
-from analysis.select import select
-from sweeps.machine import device_model
-from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.train import Report
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.device import device_model
+from polysweep.trainer.train import Report
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 SPECS: Final = sorted(path.stem for path in (ROOT / "sweeps/specs").glob("*.yaml"))

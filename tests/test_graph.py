@@ -15,13 +15,13 @@ from conftest import TINY
 from test_optimizers import config
 from test_train import by_row, configs
 
-from trainer.augment import cut_out
-from trainer.config import TrialConfig
-from trainer.epoch import EpochRunner
-from trainer.graph import Replay
-from trainer.stack import Stack
-from trainer.tasks import load_task
-from trainer.train import train
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.cuda_graph import Replay
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.augmentation import cut_out
+from polysweep.trainer.tasks.loading import load_task
+from polysweep.trainer.train import train
 
 
 class Recorder:

@@ -10,10 +10,10 @@ import pytest
 from inprocess import polysweep
 from test_spec import GOOD, parse
 
-from sweeps.source import SpecError, read_settings
-from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.yaml_lines import SpecError, read_settings
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 HOSTILE = {
     "base 60": (GOOD.replace("[1e-2, 0.1]", "[1:30, 0.1]"), 11, ["1:30: YAML reads this to the base 60"]),

@@ -15,10 +15,10 @@ from ending import begin as begin
 from ending import mark as mark
 from typer.testing import CliRunner
 
-from sweeps import reaper
-from sweeps.cli import app
-from sweeps.interruption import SIGNALS
-from trainer import __version__
+from polysweep import __version__
+from polysweep.cli import app
+from polysweep.sweeps.scheduling import reaper
+from polysweep.sweeps.worker.signals import SIGNALS
 
 
 def script(body: str) -> str:
@@ -26,7 +26,7 @@ def script(body: str) -> str:
     return f"""
 import os, signal, subprocess, sys, threading, time
 from sweeps import interruption as module
-from sweeps.interruption import Interruption, shielded
+from polysweep.sweeps.worker.signals import Interruption, shielded
 interruption = Interruption()
 module.REPEAT_SECONDS = 0.0
 def ready():

@@ -16,9 +16,9 @@ from conftest import Wandb, histories, kill_group, records, wait_for
 from processes import descendants, is_alive
 from test_tracking import assert_complete
 
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.offline import offline_run
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.offline_runs import offline_run
+from polysweep.trainer.config import TrialConfig
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -83,7 +83,7 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
     config = ["task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1", "batch_size=1437"]
     assert run("train", *config, "--store", tmp_path / "store").returncode == 0
     code = (
-        "import sys; from sweeps.cli import app; sys.argv[1:] = ['launch', sys.argv[1], '--store', sys.argv[2]]\n"
+        "import sys; from polysweep.cli import app; sys.argv[1:] = ['launch', sys.argv[1], '--store', sys.argv[2]]\n"
         "try: app()\n"
         "except SystemExit as end: print(end.code, [m for m in ('ray', 'torch', 'wandb') if m in sys.modules])"
     )

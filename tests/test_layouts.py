@@ -17,21 +17,21 @@ from made import SPEC, by_lr, cell, sweep
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
-import analysis
-from analysis.cli import app
-from analysis.figures import figures, save_all
-from analysis.formats import render
-from analysis.layout import Layout
-from analysis.pull import pull
-from analysis.scores import robustness_scores
-from analysis.select import select
-from analysis.stats import Sample, mean_interval
-from analysis.subset import only
-from analysis.tables import mean_std_table
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+import polysweep
+from polysweep.analysis.commands import app
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.figures.gallery import figures, save_all
+from polysweep.analysis.figures.scores import robustness_scores
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.layout import Layout
+from polysweep.analysis.tables.mean_std import mean_std_table
+from polysweep.analysis.tables.statistics import Sample, mean_interval
+from polysweep.analysis.tables.subset import only
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 CAPS = {
     "variants": [
@@ -95,7 +95,7 @@ def test_html_is_a_table_with_headers(tmp_path: Path) -> None:
 
 def test_csv_has_the_choice_its_budget_and_intervals(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, by_lr))
-    frame = analysis.long_table(selection)
+    frame = polysweep.long_table(selection)
     row = frame[frame["scheduler"] == "constant"].iloc[0]
     assert (row["candidates"], row["budget"], row["runner_up"], row["margin"]) == (3, 9, "lr=1.0", pytest.approx(10))
     expected = mean_interval(Sample(0.9, 0.01, 3), candidates=3)
@@ -104,7 +104,7 @@ def test_csv_has_the_choice_its_budget_and_intervals(tmp_path: Path) -> None:
     assert "90.00 +- 1.00 [86.42, 91.99]" in render(selection, "markdown", intervals=True)
     assert r"$90.00_{\pm 1.00}$ [86.42, 91.99]" in render(selection, "latex", intervals=True)
     assert frame["test_accuracy_mean"].tolist() == pytest.approx([90, 87, 95, 92])
-    loss = analysis.long_table(select(selection.pulled, metric="test/loss"))
+    loss = polysweep.long_table(select(selection.pulled, metric="test/loss"))
     assert "test_accuracy_mean" not in loss and loss["mean"].tolist() == pytest.approx([0.1, 0.13, 0.05, 0.08])
 
 
@@ -265,7 +265,7 @@ def test_pdf_is_reproducible_and_a_wrong_kind_is_named(tmp_path: Path) -> None:
 
 
 def test_lines_differ_in_grey(tmp_path: Path) -> None:
-    from analysis.styles import looks_of
+    from polysweep.analysis.figures.styles import looks_of
 
     found = looks_of(["constant", "cosine", "polyak"])
     assert len({look["marker"] for look in found.values()}) == len({look["linestyle"] for look in found.values()}) == 3
@@ -274,13 +274,9 @@ def test_lines_differ_in_grey(tmp_path: Path) -> None:
 # Commands and names.
 
 
-def test_the_names_are_functions_whatever_was_imported_before() -> None:
-    import analysis.compare
-    import analysis.pull
-    import analysis.select
-
-    assert callable(analysis.pull) and callable(analysis.select) and callable(analysis.compare)
-    assert {"pull", "select", "mean_std_table", "plot_robustness"} <= set(dir(analysis))
+def test_the_public_names_are_there() -> None:
+    assert {"pull", "select", "mean_std_table", "plot_robustness"} <= set(dir(polysweep))
+    assert all(getattr(polysweep, name) is not None for name in polysweep.__all__)
 
 
 def test_the_commands_take_layouts_metrics_and_published_numbers(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import mini_cifar
 
-from trainer import cifar
+from polysweep.trainer.tasks import cifar
 
 
 def test_what_killed_launches_leave_in_the_store_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    from sweeps.process import Process
-    from sweeps.running import Registration
-    from sweeps.store import Store
+    from polysweep.sweeps.store.launches import Registration
+    from polysweep.sweeps.store.process import Process
+    from polysweep.sweeps.store.store import Store
 
     store = Store(str(tmp_path))
     dead = {"process": {**vars(Process.this()), "started": 1}, "since": 0.0, "beats": 1, "released": False}

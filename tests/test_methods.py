@@ -11,13 +11,13 @@ import numpy_methods as loops
 import pytest
 from convex_trials import NOISY, config, run
 
-from trainer.config import TrialConfig
-from trainer.convex import Convex
-from trainer.epoch import EpochRunner
-from trainer.problems import Problem, problem_of
-from trainer.published import decreasing_step, radius_and_step
-from trainer.stack import Stack
-from trainer.tasks import load_task
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
+from polysweep.trainer.convex.problem import Problem, problem_of
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.loading import load_task
 
 # methods against NumPy -----------------------------------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ import pytest
 from conftest import Wandb
 from test_tracking import CONFIG, HISTORY
 
-from sweeps.reconcile import OfflineWriter, complete, upload
-from sweeps.record import BEGUN
-from sweeps.retry import retry
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS
-from trainer.offline import offline_run, offline_runs
+from polysweep.sweeps.commands.retry import retry
+from polysweep.sweeps.store.record import BEGUN
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs
+from polysweep.sweeps.tracking.sync import OfflineWriter, complete, upload
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 FLAT = {CONFIG.trial_id: CONFIG.flat()}

@@ -14,13 +14,15 @@ from sam_sps import SAM_SPS
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainer.config import TrialConfig
-from trainer.data import epoch_order
-from trainer.passes import Pass
-from trainer.registry import MODELS
-from trainer.schedulers import Gamma, Seen, cosine, polyak
-from trainer.stack import Stack
-from trainer.tasks import load_task
+from polysweep.trainer.components.registry import MODELS
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.passes import Pass
+from polysweep.trainer.schedulers.cosine import cosine
+from polysweep.trainer.schedulers.polyak import polyak
+from polysweep.trainer.schedulers.scheduler import Gamma, Seen
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks.loading import load_task
 
 SCHEDULERS = {
     "constant": {"lr": 0.05},

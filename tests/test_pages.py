@@ -17,10 +17,10 @@ from made import SPEC, by_lr, sweep
 from test_compare import CIFAR, as_published
 from test_layouts import CAPS, capped
 
-from analysis.compare import load_published
-from analysis.formats import render
-from analysis.report import write_report
-from analysis.select import select
+from polysweep.analysis.published.comparison import load_published
+from polysweep.analysis.report.html import write_report
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
 
 pytestmark = pytest.mark.long
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import files
-from sweeps.files import Fence, OutOfReachError, StoreError
-from sweeps.local_files import LocalFiles
+from polysweep.sweeps.store import files
+from polysweep.sweeps.store.files import Fence, OutOfReachError, StoreError
+from polysweep.sweeps.store.local_files import LocalFiles
 
 
 class Failing(LocalFiles):
@@ -58,8 +58,8 @@ def test_what_waiting_does_not_mend_is_not_waited_for(tmp_path: Path, monkeypatc
 
 
 def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweeps.interruption import Interruption
-    from sweeps.tuning import StackTrainable, Watcher
+    from polysweep.sweeps.scheduling.ray_tune import StackTrainable, Watcher
+    from polysweep.sweeps.worker.signals import Interruption
 
     class Full:
         is_over = False

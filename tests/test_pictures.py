@@ -25,26 +25,26 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-import analysis
-from analysis.cli import app
-from analysis.figure_files import NamedFigure, figure_name, image, write
-from analysis.figures import figures, save_all
-from analysis.formats import latex_escaped, render
-from analysis.frames import Pulled
-from analysis.layout import Layout, subtables
-from analysis.lines import ends
-from analysis.plots import plot_heatmap, plot_robustness, plot_scores, plot_stability
-from analysis.report import render_report
-from analysis.scores import robustness_scores
-from analysis.select import select
-from analysis.selection import Selection
-from analysis.styles import looks_of
-from analysis.subset import only, parse_only
-from analysis.tables import mean_std_table, row_verdicts
-from analysis.wording import axis_label, drawable, in_unicode, shortened, value_text, wrapped
-from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+import polysweep
+from polysweep.analysis.commands import app
+from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.figures.files import NamedFigure, figure_name, image, write
+from polysweep.analysis.figures.gallery import figures, save_all
+from polysweep.analysis.figures.lines import ends
+from polysweep.analysis.figures.plots import plot_heatmap, plot_robustness, plot_scores, plot_stability
+from polysweep.analysis.figures.scores import robustness_scores
+from polysweep.analysis.figures.styles import looks_of
+from polysweep.analysis.report.html import render_report
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import latex_escaped, render
+from polysweep.analysis.tables.layout import Layout, subtables
+from polysweep.analysis.tables.mean_std import mean_std_table, row_verdicts
+from polysweep.analysis.tables.selection import Selection
+from polysweep.analysis.tables.subset import only, parse_only
+from polysweep.analysis.tables.wording import axis_label, drawable, in_unicode, shortened, value_text, wrapped
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
 WITHOUT_RADIUS = {name: value for name, value in PARAMETERS.items() if name != "rho"}
@@ -450,9 +450,9 @@ def test_plots_make_axes_where_none_are_given(pulled: Pulled) -> None:
         plot_stability(candidates, "lr", "test/top1"),
         plot_heatmap(polyak, "test/top1"),
         plot_scores(robustness_scores(selection), "test/top1"),
-        analysis.plot_curves(history, "test/top1"),
-        analysis.plot_gamma(history),
-        analysis.plot_shares(history),
+        polysweep.plot_curves(history, "test/top1"),
+        polysweep.plot_gamma(history),
+        polysweep.plot_shares(history),
     ):
         assert ax.figure.number in plt.get_fignums() and ax.has_data()  # type: ignore[union-attr]
     empty = selection.cells.iloc[:0]
@@ -483,7 +483,7 @@ def test_a_generator_that_is_broken_off_leaves_the_settings_of_matplotlib(pulled
 def test_importing_the_plots_changes_no_setting_of_matplotlib() -> None:
     code = (
         "import matplotlib as mpl; mpl.use('svg'); before = dict(mpl.rcParams)\n"
-        "import analysis.report, analysis.theory_figures, seaborn\n"
+        "import polysweep.analysis.report.html, polysweep.analysis.theory.figures, seaborn\n"
         "assert dict(mpl.rcParams) == before and mpl.get_backend() == 'svg'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

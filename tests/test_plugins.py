@@ -14,11 +14,11 @@ from conftest import records
 from lab import lab as lab
 from lab import own
 
-from trainer import plugins
-from trainer.passes import Pass
-from trainer.registry import ConfigError
-from trainer.schedulers import Seen, StepSizes
-from trainer.train import train
+from polysweep.trainer.components import plugins
+from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.passes import Pass
+from polysweep.trainer.schedulers.scheduler import Seen, StepSizes
+from polysweep.trainer.train import train
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -120,7 +120,11 @@ def test_an_entry_point_gives_a_short_name(lab: Path) -> None:
             "misdeclared:f",
             r"misdeclared: ConfigError: declare\(version=...\): Input should be a valid",
         ),
-        ("model", "broken:garbage", "has an attribute polysweep that is not from trainer.registry.declare"),
+        (
+            "model",
+            "broken:garbage",
+            "has an attribute polysweep that is not from polysweep.declare",
+        ),
         ("model", "resnet9", "did you mean 'resnet8'"),
     ],
 )

@@ -11,14 +11,14 @@ from test_optimizers import config
 from test_train import by_row, configs
 from torch import Tensor, nn
 
-from trainer.config import TrialConfig
-from trainer.data import Images, Normalisation
-from trainer.device import check_device, check_precision
-from trainer.layers import use_bfloat16
-from trainer.registry import ConfigError, UserError
-from trainer.stack import Stack
-from trainer.tasks import Classification
-from trainer.train import train, use_settings_of
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.device import check_device, check_precision
+from polysweep.trainer.errors import ConfigError, UserError
+from polysweep.trainer.stack.bfloat16 import use_bfloat16
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.tasks.images import Images, Normalisation
+from polysweep.trainer.train import train, use_settings_of
 
 
 def dtypes_of_a_step(width: int, precision: str) -> tuple[set[torch.dtype], set[torch.dtype], Stack]:
@@ -119,7 +119,7 @@ def test_precision_is_part_of_a_trial() -> None:
 
 FAULTS = """
 import ctypes, resource, sys, torch
-from trainer.memory import M_MMAP_THRESHOLD, keep_freed_memory
+from polysweep.trainer.memory import M_MMAP_THRESHOLD, keep_freed_memory
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit("glibc did not take it")
 if sys.argv[1] == "given back":  # by itself glibc does it or not, as the blocks happen to lie

@@ -14,16 +14,16 @@ from inprocess import polysweep
 from made import SPEC, by_lr, sweep
 from rich.console import Console
 
-from analysis.formats import latex_escaped, markdown, render
-from analysis.select import select
-from analysis.spreadsheet import to_csv
-from sweeps.estimate import Estimate
-from sweeps.plan import plan
-from sweeps.printing import PrintableFormatter, label, print_cells
-from sweeps.show import _starting, trial_log
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.text import brief, one_line, printable, shortened
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import latex_escaped, markdown, render
+from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.sweeps.commands.printing import _starting, trial_log
+from polysweep.sweeps.console import PrintableFormatter, label, print_cells
+from polysweep.sweeps.planning.estimate import Estimate
+from polysweep.sweeps.planning.plan import plan
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.text import brief, one_line, printable, shortened
 
 HOSTILE = ("[/]", "[red]x[/red]", "\x1b[2J\x1b[31m", "a\nb", "a|b", "=1+1", "\u202eabc", "\x9b31m", "\rover", "\ud800")
 
@@ -109,7 +109,7 @@ def test_errors_and_logs_of_a_trial_steer_no_terminal(tmp_path: Path) -> None:
 def test_a_user_error_is_one_line_without_control_characters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sweeps import cli
+    from polysweep.sweeps.commands import app as cli
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["polysweep", "status", "\x1b[31m\nno", "--store", str(tmp_path)])

@@ -15,15 +15,15 @@ import wandb
 from conftest import Wandb
 from made import ADDRESS, MAPPED, SPEC, a_run, as_runs, by_lr, foreign, sweep
 
-from analysis import project
-from analysis.formats import render
-from analysis.project import Project
-from analysis.pull import pull
-from analysis.remote import counts
-from analysis.report import render_report
-from analysis.select import select
-from sweeps.store import Store
-from trainer.registry import UserError
+from polysweep.analysis.data import wandb_api as project
+from polysweep.analysis.data.from_wandb import counts
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.data.wandb_api import Project
+from polysweep.analysis.report.html import render_report
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.files import StoreError
-from sweeps.ray_errors import cause_of, is_memory, one_line_errors
-from trainer.registry import UserError
+from polysweep.sweeps.scheduling.ray_errors import cause_of, is_memory, one_line_errors
+from polysweep.sweeps.store.files import StoreError
+from polysweep.trainer.errors import UserError
 
 
 def test_rays_errors_are_one_line_with_their_cause_first() -> None:

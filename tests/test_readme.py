@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, own_network
 
-from sweeps.spec import SweepSpec
+from polysweep.sweeps.spec.spec import SweepSpec
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 VENV = Path(sys.executable).parent.parent

@@ -17,20 +17,20 @@ from lab import lab as lab
 from made import SPEC, by_lr, sweep
 from typer.testing import CliRunner
 
-from analysis.pull import pull
-from analysis.select import select
-from sweeps import cli as cli_module
-from sweeps.expand import Point
-from sweeps.files import NewerFormatError, StoreError
-from sweeps.search import Suggestion
-from sweeps.spec import SweepSpec
-from sweeps.status import status_of
-from sweeps.store import Store
-from sweeps.sweep_index import Sweep
-from trainer import config as config_module
-from trainer import plugins
-from trainer.history import HISTORY_COLUMNS
-from trainer.registry import UserError
+from polysweep import cli as cli_module
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.tables.choice import select
+from polysweep.sweeps.planning.status import status_of
+from polysweep.sweeps.spec.expansion import Point
+from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import Sweep
+from polysweep.sweeps.store.files import NewerFormatError, StoreError
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer import config as config_module
+from polysweep.trainer.components import plugins
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -146,17 +146,18 @@ def test_reading_needs_neither_torch_nor_the_configs_code(tmp_path: Path) -> Non
     sweep(tmp_path, by_lr)
     code = f"""
 import sys
-from analysis import pull, select
-from sweeps.cli import app
-from sweeps.show import show_status
-from sweeps.store import Store
-from sweeps.status import status_of
-from sweeps.running import launches
+from polysweep import pull, select
+from polysweep.cli import app
+from polysweep.sweeps.commands.printing import show_status
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.planning.status import status_of
+from polysweep.sweeps.store.launches import launches
 store = Store({str(tmp_path)!r})
 assert status_of(store.launched("made"), store)["counts"]["finished"] == 24
 assert not launches(store, "made")
 assert len(select(pull("made", store=store, cache={str(tmp_path / "other")!r})).cells) == 4
-print([name for name in ("torch", "ray", "wandb", "trainer.config", "sweeps.spec") if name in sys.modules])
+unwanted = ("torch", "ray", "wandb", "polysweep.trainer.config", "polysweep.sweeps.spec.spec")
+print([name for name in unwanted if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
@@ -293,7 +294,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(
 def test_a_checkpoint_of_a_newer_version_is_not_taken_for_damage(tmp_path: Path) -> None:
     import torch
 
-    from sweeps.checkpoints import read_checkpoint
+    from polysweep.sweeps.store.checkpoints import read_checkpoint
 
     store = Store(str(tmp_path))
     torch.save({"format": 99}, tmp_path / "newer.pt")

@@ -14,15 +14,15 @@ from lab import lab as lab
 from lab import own
 from test_train import by_row
 
-from sweeps.plan import plan
-from sweeps.record import Job
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from sweeps.worker import StackRun
-from trainer.config import TrialConfig
-from trainer.probe import refusal, rehearse
-from trainer.registry import ConfigError
-from trainer.train import train
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.planning.plan import plan
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.rehearsal import refusal, rehearse
+from polysweep.trainer.train import train
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -47,7 +47,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
             "optimizer=steps:Raising",
             "error: optimizer: a step with optimizer 'steps:Raising' fails: KeyError: 'nothing",
         ),
-        ("task=steps:a_dict", "error: task: 'steps:a_dict' gives a dict, expected a trainer.tasks.Classification"),
+        (
+            "task=steps:a_dict",
+            "error: task: 'steps:a_dict' gives a dict, expected a polysweep.Classification",
+        ),
         ("task=steps:floats", "error: task: 'steps:floats': train has to be Images of shape (N, H, W, C) in uint8"),
         ("task=steps:beyond", "error: task: 'steps:beyond': the labels of train are 0 to 10, expected 0 to 9"),
         ("task=steps:exits", "error: task: a step with task 'steps:exits' fails: SystemExit: 0"),
@@ -133,7 +136,7 @@ def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Pa
 def test_out_of_memory_halves_k_for_trials_that_have_not_started(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainer import train as train_module
+    from polysweep.trainer import train as train_module
 
     real = train_module.EpochRunner.run
 
@@ -143,7 +146,7 @@ def test_out_of_memory_halves_k_for_trials_that_have_not_started(
         return real(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(train_module.EpochRunner, "run", hungry)
-    from sweeps import worker
+    from polysweep.sweeps.worker import stack_run as worker
 
     monkeypatch.setattr(worker, "_too_wide", {})
     spec, store = spec_of(lab, "broken:hungry", 8), Store(str(tmp_path / "store"))
@@ -166,7 +169,7 @@ def test_out_of_memory_halves_k_for_trials_that_have_not_started(
 def test_out_of_memory_of_a_trial_that_has_started_changes_nothing_of_it(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainer import train as train_module
+    from polysweep.trainer import train as train_module
 
     spec, store = spec_of(lab, "broken:hungry", 2), Store(str(tmp_path / "store"))
     (stack, *_) = plan(spec, store.states(spec)).stacks

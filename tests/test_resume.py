@@ -21,14 +21,14 @@ import torch
 from conftest import TINY, records, wait_for
 from test_train import untimed
 
-from sweeps import record as record_module
-from sweeps.provenance import differences
-from sweeps.record import Job
-from sweeps.store import Store, StoreError
-from sweeps.worker import StackRun
-from trainer.checkpoint import DamagedError, dumps, loads
-from trainer.config import TrialConfig
-from trainer.train import train
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.store import record as record_module
+from polysweep.sweeps.store.provenance import differences
+from polysweep.sweeps.store.store import Store, StoreError
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.checkpoint import DamagedError, dumps, loads
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.train import train
 
 VALUES = {
     "task": "mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak", "rho": 0.1,
@@ -86,7 +86,9 @@ def test_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_in_fligh
     run_to_the_end(tmp_path / "whole", data, tmp_path / "ignored")
     reported.write_text("0")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torchvision", "trainer.train", "sweeps.worker", "mini_cifar"])
+    context.set_forkserver_preload(
+        ["torch", "torchvision", "polysweep.trainer.train", "polysweep.sweeps.worker.stack_run", "mini_cifar"]
+    )
     chance = random.Random(7)
     epochs, kills = [], 0
     while kills < count:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_spec import GOOD, parse
 
-from sweeps.domain import Parameter
-from sweeps.early import Hyperband, goes_on, mean_curve
-from sweeps.search import Observation, distinct_draws, draw, propose
-from sweeps.spec import SweepSpec
-from sweeps.sweep_index import by_cell, by_point
-from trainer.config import TrialConfig
+from polysweep.sweeps.spec.hyperband import Hyperband, goes_on, mean_curve
+from polysweep.sweeps.spec.parameter import Parameter
+from polysweep.sweeps.spec.search import Observation, distinct_draws, draw, propose
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import by_cell, by_point
+from polysweep.trainer.config import TrialConfig
 
 RANDOM = GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{min: 0.05, max: 0.4}") + "run_cap: 30\n"
 BAYES = RANDOM.replace("random", "bayes")

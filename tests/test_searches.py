@@ -11,7 +11,7 @@ from typing import Any
 from conftest import kill_group, records, wait_for
 from test_launch import descendants, histories, is_alive
 
-from sweeps.store import Store
+from polysweep.sweeps.store.store import Store
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

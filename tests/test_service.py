@@ -13,13 +13,13 @@ from conftest import Wandb, records, wait_for
 from test_cli import assert_user_error
 from test_launch import histories
 
-from sweeps import decisions
-from sweeps.estimate import Estimate, estimate
-from sweeps.extend import compare
-from sweeps.plan import Plan, plan
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.history import HISTORY_COLUMNS
+from polysweep.sweeps.planning.estimate import Estimate, estimate
+from polysweep.sweeps.planning.plan import Plan, plan
+from polysweep.sweeps.planning.spec_changes import compare
+from polysweep.sweeps.scheduling import job_queue as decisions
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -29,8 +29,8 @@ FRAGILE = """
 import os
 from pathlib import Path
 import torch
-from trainer.registry import REQUIRED, declare
-from trainer.schedulers import Constant
+from polysweep.trainer.components.registry import REQUIRED, declare
+from polysweep.trainer.schedulers.polyak import Constant
 
 @declare(uses={"lr": REQUIRED})
 class Fragile(Constant):
@@ -234,7 +234,7 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
 def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(
     run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweeps.machine import device_model
+    from polysweep.trainer.device import device_model
 
     def estimated(made: Plan) -> Estimate:
         return estimate(made.stacks, made.states, made.spec.settings.launch, store)
@@ -262,7 +262,7 @@ def test_sync_uploads_exactly_what_the_server_lacks_and_then_nothing(
     run: Run, spec_file: SpecFile, tmp_path: Path, wandb_server: Wandb
 ) -> None:
     """A run that is there, one that never started, one of which rows are missing, and one without this sweep's tag."""
-    from trainer.tracking import Online, describe
+    from polysweep.trainer.wandb_runs import Online, describe
 
     store = Store(str(tmp_path / "store"))
     spec = SweepSpec.load(spec_file(seeds=1, run_cap=4))

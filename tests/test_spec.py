@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from sweeps.plan import plan
-from sweeps.source import SpecError, read_settings
-from sweeps.spec import SweepSpec
-from sweeps.states import TrialState
-from trainer.registry import UserError
+from polysweep.sweeps.planning.plan import plan
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.yaml_lines import SpecError, read_settings
+from polysweep.sweeps.store.states import TrialState
+from polysweep.trainer.errors import UserError
 
 GOOD = """\
 method: grid

@@ -12,11 +12,12 @@ from test_optimizers import config, flat_buffers, load, mini_batches, plain_modu
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.data import Images, epoch_order
-from trainer.models import resnet20, resnet32
-from trainer.registry import ConfigError
-from trainer.stack import Stack
-from trainer.tasks import digits
+from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.models import resnet20, resnet32
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.streams import epoch_order
+from polysweep.trainer.tasks.digits import digits
+from polysweep.trainer.tasks.images import Images
 
 MIXED = [
     {"optimizer": "usam", "scheduler": "constant", "rho": 0.1, "seed": 0},

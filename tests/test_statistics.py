@@ -17,15 +17,24 @@ from hypothesis import strategies as st
 from made import SPEC, by_lr, cell, sweep
 from scipy import stats
 
-from analysis.formats import edge_warnings, render
-from analysis.frames import Pulled
-from analysis.select import select
-from analysis.stats import Sample, compare_means, difference, holm, mean_interval, more_diverged, p_text, rarer
-from analysis.stored import protocol_of
-from analysis.tables import row_verdicts
-from sweeps.spec import SweepSpec
-from trainer.config import TrialConfig
-from trainer.registry import UserError
+from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.from_store import protocol_of
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import edge_warnings, render
+from polysweep.analysis.tables.mean_std import row_verdicts
+from polysweep.analysis.tables.statistics import (
+    Sample,
+    compare_means,
+    difference,
+    holm,
+    mean_interval,
+    more_diverged,
+    p_text,
+    rarer,
+)
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
 
 numbers = st.floats(-100, 100, allow_nan=False)
 groups = st.lists(numbers, min_size=2, max_size=9)
@@ -246,7 +255,7 @@ def on_validation(folder: Path, test: Callable[[TrialConfig, int], float]) -> Pu
     """A sweep that selects on held-out images; `test` is the test accuracy by config and epoch."""
     parameters = {**SPEC["parameters"], "val_fraction": {"value": 0.1}}
     pulled = sweep(folder, by_lr, parameters=parameters, metric={"name": "val/top1", "goal": "maximize"})
-    from sweeps.store import Store
+    from polysweep.sweeps.store.store import Store
 
     store = Store(str(folder))
     for trial in store.launched("made").trials:
@@ -255,7 +264,7 @@ def on_validation(folder: Path, test: Callable[[TrialConfig, int], float]) -> Pu
             row["val/top1"], row["test/top1"] = row["test/top1"], test(trial.config, row["epoch"])
             row["test/loss"] = -row["test/top1"]
         store.write_history(trial.trial_id, rows)
-    from analysis.pull import pull
+    from polysweep.analysis.data.pulling import pull
 
     return pull(pulled.protocol.name, store=store, cache=folder / "cache")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import claims as claims_module
-from sweeps.files import StoreError
-from sweeps.process import Process, _start_time
-from sweeps.store import Store
-from trainer.history import HISTORY_COLUMNS
+from polysweep.sweeps.store import claims as claims_module
+from polysweep.sweeps.store.files import StoreError
+from polysweep.sweeps.store.process import Process, _start_time
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 ID = "0123456789abcdef"
 
@@ -113,7 +113,10 @@ def test_of_four_processes_that_claim_at_once_one_wins(root: str) -> None:
 
 
 def test_a_dead_process_holds_nothing(root: str) -> None:
-    code = f"from sweeps.store import Store; import os; Store({root!r}).claim({ID!r}); os.kill(os.getpid(), 9)"
+    code = (
+        "import os; from polysweep.sweeps.store.store import Store; "
+        f"Store({root!r}).claim({ID!r}); os.kill(os.getpid(), 9)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     store = Store(root)
     assert store.claims.generation(ID) == 1

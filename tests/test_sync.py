@@ -17,13 +17,13 @@ from test_offline import put
 from test_tracking import CONFIG
 from typer.testing import CliRunner
 
-from sweeps.cli import app
-from sweeps.reconcile import complete, sync, upload
-from sweeps.server import Server
-from sweeps.store import Store
-from trainer import wandb_client
-from trainer.registry import UserError
-from trainer.wandb_client import Fault
+from polysweep.cli import app
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.sync import complete, sync, upload
+from polysweep.sweeps.tracking.wandb_server import Server
+from polysweep.trainer import wandb_client
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.wandb_client import Fault
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 CONFIGS = [CONFIG.model_copy(update={"seed": seed}) for seed in range(6)]
@@ -69,7 +69,7 @@ def test_the_command_tries_deleted_runs_again_when_it_is_told_to(
 ) -> None:
     asked: list[tuple[str, int, bool]] = []
     monkeypatch.setattr(
-        "sweeps.reconcile.sync",
+        "polysweep.sweeps.tracking.sync.sync",
         lambda name, trials, _store, _say, *, again: asked.append((name, len(trials), again)) or 0,
     )
     sweep(tmp_path, by_lr)
@@ -110,8 +110,9 @@ def test_a_server_that_refuses_uploads_for_ever_ends_them_and_all_that_is_missin
 
 def test_a_server_that_refuses_everything_is_one_error(store: Store, wandb_server: Wandb) -> None:
     code = (
-        "import sys, sweeps.server as s; s.TIMEOUT_SECONDS = 1; from sweeps.store import Store\n"
-        "from sweeps.reconcile import complete; import json\n"
+        "import sys, polysweep.sweeps.tracking.wandb_server as s; s.TIMEOUT_SECONDS = 1\n"
+        "from polysweep.sweeps.store.store import Store\n"
+        "from polysweep.sweeps.tracking.sync import complete; import json\n"
         "complete(json.loads(sys.argv[2]), Store(sys.argv[1]), 'online')"
     )
     wandb_server.fail(429)
@@ -136,7 +137,7 @@ def test_tags_that_the_server_refuses_are_counted_as_missing(
 ) -> None:
     assert upload(store, FLATS).is_whole
     monkeypatch.setattr(store, "sweeps_of", lambda trial_ids: {trial_id: ["late"] for trial_id in trial_ids})
-    monkeypatch.setattr("sweeps.server.TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr("polysweep.sweeps.tracking.wandb_server.TIMEOUT_SECONDS", 2)
     wandb_server.fail(403, only="UpsertBucket")
     counts = upload(store, FLATS)
     assert counts.tagged == 0 and counts.failed == tuple(IDS) and "gets no tags" in counts.why

@@ -20,18 +20,18 @@ from made import ADDRESS, as_runs
 from made import sweep as made_sweep
 from test_readme import copy_of_the_project
 
-from analysis import pull, select
-from analysis.curves import Line, lines_of
-from analysis.theory import checks, methods, pairs_of, verdicts
-from analysis.theory_figures import theory_figures
-from analysis.theory_text import render_theory
-from sweeps.record import Job
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from sweeps.worker import StackRun
-from trainer import bounds
-from trainer.problems import problem_of
-from trainer.registry import UserError
+from polysweep import pull, select
+from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
+from polysweep.analysis.theory.curves import Line, lines_of
+from polysweep.analysis.theory.figures import theory_figures
+from polysweep.analysis.theory.text import render_theory
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.convex import bounds
+from polysweep.trainer.convex.problem import problem_of
+from polysweep.trainer.errors import UserError
 
 SMALL = """
 name: theory-small
@@ -252,7 +252,7 @@ def test_a_bound_above_the_start_is_vacuous(lines: list[Line]) -> None:
 def test_the_command_prints_both_tables_and_writes_figures_and_data(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from analysis.cli import theory
+    from polysweep.analysis.commands import theory
 
     theory("theory-small", tmp_path / "out", str(small), str(tmp_path / "cache"), kinds="svg", width="column")
     out, files = capsys.readouterr()
@@ -316,7 +316,7 @@ seeds: 2
 
 
 def test_a_report_of_a_sweep_whose_radius_is_tuned(tmp_path: Path) -> None:
-    from analysis.report import write_report
+    from polysweep.analysis.report.html import write_report
 
     text = """
 name: radii

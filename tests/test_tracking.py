@@ -18,17 +18,19 @@ import pytest
 import wandb
 from conftest import TINY, Wandb, records, wait_for
 
-from sweeps.reconcile import complete
-from sweeps.spec import SweepSpec
-from sweeps.states import TrialState
-from sweeps.store import Store
-from trainer import offline, tracking, wandb_client
-from trainer.config import TrialConfig
-from trainer.folders import OwnFolder
-from trainer.history import HISTORY_COLUMNS
-from trainer.offline import offline_runs, remove_unfinished, write_offline
-from trainer.registry import UserError
-from trainer.tracking import Online, Run, describe, resolve_mode
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking import offline_runs as offline
+from polysweep.sweeps.tracking.offline_runs import offline_runs, remove_unfinished, write_offline
+from polysweep.sweeps.tracking.sync import complete
+from polysweep.trainer import wandb_client
+from polysweep.trainer import wandb_runs as tracking
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.folders import OwnFolder
+from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.wandb_runs import Online, Run, describe, resolve_mode
 
 CONFIG = TrialConfig.parse({**TINY, "weight_decay": 5e-4})
 OTHER = CONFIG.model_copy(update={"seed": 1})
@@ -166,7 +168,7 @@ def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
 def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "import os, wandb, trainer.offline as t; from pathlib import Path\n"
+        "import os, wandb, polysweep.sweeps.tracking.offline_runs as t; from pathlib import Path\n"
         "from test_tracking import CONFIG, HISTORY, described\n"
         "t.close_run = lambda *_: os._exit(1)\n"
         "t.write_offline(Path(sys.argv[1]), described(CONFIG), HISTORY, 'finished', 1.8e9)"
@@ -211,7 +213,8 @@ def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: W
     """The client is killed after two epochs that may or may not have arrived; the rest comes from the Store."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import time; from test_tracking import CONFIG, HISTORY, described; from trainer.tracking import Online\n"
+        "import time; from test_tracking import CONFIG, HISTORY, described\n"
+        "from polysweep.trainer.wandb_runs import Online\n"
         "o = Online(); o.start(described(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
         "o.drain(60); print('logged', flush=True); time.sleep(60)"
     )
@@ -241,7 +244,7 @@ def test_an_unreachable_server_is_one_warning(
 ) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
-    monkeypatch.setattr("trainer.wandb_client.INIT_SECONDS", 1.0)
+    monkeypatch.setattr("polysweep.trainer.wandb_client.INIT_SECONDS", 1.0)
     online = Online()
     for config in (CONFIG, OTHER):
         online.start(described(config), [])
@@ -258,9 +261,9 @@ def test_a_server_that_comes_back_gets_every_row_of_the_runs_that_go_on(
     fault: dict[str, str], wandb_server: Wandb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One run cannot be opened, or not ended; the other goes on once the server answers again."""
-    monkeypatch.setattr("trainer.wandb_client.INIT_SECONDS", 1.0)
-    monkeypatch.setattr("trainer.wandb_client.FINISH_SECONDS", 1.0)
-    monkeypatch.setattr("trainer.tracking.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("polysweep.trainer.wandb_client.INIT_SECONDS", 1.0)
+    monkeypatch.setattr("polysweep.trainer.wandb_client.FINISH_SECONDS", 1.0)
+    monkeypatch.setattr("polysweep.trainer.wandb_runs.RETRY_SECONDS", 0.0)
     online = Online()
     if fault["only"] == "file_stream":
         online.start(described(CONFIG), HISTORY[:1])
@@ -287,7 +290,7 @@ def test_a_fault_of_one_run_does_not_silence_the_others(
     wandb_server: Wandb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One was deleted on the server, which refuses its id for ever; one has a row that is no row."""
-    monkeypatch.setattr("trainer.wandb_client.INIT_SECONDS", 2.0)
+    monkeypatch.setattr("polysweep.trainer.wandb_client.INIT_SECONDS", 2.0)
     third = CONFIG.model_copy(update={"seed": 2})
     online = Online()
     online.start(described(CONFIG), [])
@@ -347,8 +350,9 @@ def test_a_run_that_is_started_again_goes_on(wandb_server: Wandb) -> None:
 def test_a_run_of_the_users_own_is_waited_for_at_exit(wandb_server: Wandb, tmp_path: Path) -> None:
     """In a notebook or a script that also logs: the client's own hook uploads it, however long that takes."""
     code = (
-        "import wandb; from sweeps.server import Server; wandb.init(project='own', id='own').log({'x': 1})\n"
-        "Server(); import trainer.wandb_client as c; c.EXIT_SECONDS = c.end_client.__defaults__ = (0.0,)"
+        "import wandb; from polysweep.sweeps.tracking.wandb_server import Server\n"
+        "wandb.init(project='own', id='own').log({'x': 1})\n"
+        "Server(); import polysweep.trainer.wandb_client as c; c.EXIT_SECONDS = c.end_client.__defaults__ = (0.0,)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, timeout=100)
     found = wandb_server.dump()["runs"]["own"]
@@ -373,7 +377,8 @@ def test_the_end_of_the_client_does_not_wait_for_a_server_that_refuses(wandb_ser
 def test_a_process_that_only_asked_ends_in_bounded_time_too(wandb_server: Wandb) -> None:
     """It waits for an answer of the Api that never comes, and then leaves: its exit hooks end W&B's service."""
     code = (
-        "import sweeps.server as s; from trainer.wandb_client import service_process as p; s.TIMEOUT_SECONDS = 1\n"
+        "import polysweep.sweeps.tracking.wandb_server as s; s.TIMEOUT_SECONDS = 1\n"
+        "from polysweep.trainer.wandb_client import service_process as p\n"
         "try: s.Server()\nexcept s.UserError as e: print(p().pid, e)"
     )
     wandb_server.fail(429)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from conftest import TINY
 
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
-from trainer.train import Report, train
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
+from polysweep.trainer.train import Report, train
 
 FAST = {**TINY, "epochs": 4}
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from conftest import TINY, records, wait_for
 
-from sweeps import rows as rows_module
-from sweeps.record import Job
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from sweeps.worker import StackRun
-from trainer.config import TrialConfig
-from trainer.history import TIMING_COLUMNS
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker import trial_run as rows_module
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import TIMING_COLUMNS
 
 
 def job(store: str, *changes: dict, width: int = 2, **settings: object) -> Job:
@@ -207,7 +207,7 @@ def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(trained: str) -
 
 
 def test_an_exception_of_the_training_is_kept_in_the_record(trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainer import stack
+    from polysweep.trainer.stack import stack
 
     def broken(*_: object) -> None:
         raise RuntimeError("the dog ate it")

@@ -29,20 +29,20 @@ from worlds import (
     same,
 )
 
-from analysis.compare import compare
-from analysis.figures import figures
-from analysis.formats import render
-from analysis.pull import pull
-from analysis.select import select
-from analysis.stats import LEVEL, Sample, difference, holm, mean_interval
-from analysis.tables import row_verdicts
-from analysis.verdicts import BEST, FAILS, HOLDS, SAFEGUARD, STEP_SIZE
-from sweeps.spec import SweepSpec
-from sweeps.store import Store
-from trainer.config import TrialConfig
-from trainer.history import HISTORY_COLUMNS
-from trainer.problems import ridge
-from trainer.registry import UserError
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.claims import BEST, FAILS, HOLDS, SAFEGUARD, STEP_SIZE
+from polysweep.analysis.published.comparison import compare
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.mean_std import row_verdicts
+from polysweep.analysis.tables.statistics import LEVEL, Sample, difference, holm, mean_interval
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.problem import ridge
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import HISTORY_COLUMNS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TESTED = tuple(claim for claim in CLAIMS if claim != SAFEGUARD)

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from analysis.compare import compare, load_published
-from analysis.frames import Protocol, Pulled, frame, typed
-from analysis.verdicts import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
+from polysweep.analysis.data.frames import Protocol, Pulled, frame, typed
+from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
+from polysweep.analysis.published.comparison import compare, load_published
 
 FIELDS: Final = ("optimizer", "model", "task", "weight_decay", "rho")
 CANDIDATES: Final = {

@@ -11,18 +11,11 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
 
-from trainer.options import Count, number
-from trainer.plugins import component, is_own
-from trainer.registry import (
-    AUGMENTATIONS,
-    CONDITIONAL,
-    REGISTRY,
-    REQUIRED,
-    Component,
-    ConfigError,
-    expected,
-)
-from trainer.text import brief
+from polysweep.trainer.components.options import Count, number
+from polysweep.trainer.components.plugins import component, is_own
+from polysweep.trainer.components.registry import AUGMENTATIONS, CONDITIONAL, REGISTRY, REQUIRED, Component
+from polysweep.trainer.errors import ConfigError, expected
+from polysweep.trainer.text import brief
 
 NUMERICS: Final = 1
 """Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
@@ -124,7 +117,7 @@ class TrialConfig(BaseModel):
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
         if task.problem:
-            from trainer.coverage import require_covered  # numpy is read only where a convex problem is asked for
+            from polysweep.trainer.convex.coverage import require_covered
 
             require_covered(self)
             return self
@@ -134,7 +127,7 @@ class TrialConfig(BaseModel):
                 f"{self.augmentation!r} is not for {self.task}; its own: {', '.join(task.augmentations)}",
             )
         if not task.train_size:
-            return self  # a user's task that does not say: `trainer.tasks.load_task` checks
+            return self  # a user's task that does not say: `trainer.tasks.loading.load_task` checks
         held_out = round(self.val_fraction * task.train_size)
         kept = task.train_size - held_out
         if self.val_fraction and min(held_out, kept) * task.smallest_class < task.train_size:

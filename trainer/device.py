@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from trainer.registry import ConfigError, UserError
+import ctypes
+import platform
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from polysweep.trainer.errors import ConfigError, UserError
 
 
 def check_device(device: str) -> None:
@@ -34,3 +40,49 @@ def check_precision(precision: str, device: str) -> None:
     if not has_it:
         rule = {"bfloat16": "a CPU with AVX-512 or an NVIDIA GPU since Ampere", "tf32": "an NVIDIA GPU since Ampere"}
         raise ConfigError("precision", f"{precision} needs {rule[precision]}, not this {device}; use float32")
+
+
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+LARGEST: Final = 32 * 2**20  # bytes; glibc allows no more
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> bool:
+    """Tell glibc not to give the memory of tensors back to the kernel; elsewhere nothing happens. Whether it took it.
+
+    By default it gets every tensor of more than a few megabytes from the kernel anew: 64,000 page faults in a step of
+    ResNet-20 on CIFAR, a fifth of its time. The most memory that is used is the same.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST)) and bool(mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+@lru_cache(maxsize=1)
+def device_class() -> str:
+    """The name of this machine's first GPU, as NVIDIA's driver gives it; needs no torch."""
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text().splitlines():
+            if line.startswith("Model:"):
+                return line.partition(":")[2].strip()
+    return "a GPU that is not on this machine"
+
+
+def device_model(device: str, *, imports: bool = True) -> str:
+    """The name of the CPU or GPU; without `imports` by the driver's files alone, as a plan has to."""
+    if device != "cpu" and not imports:
+        return device_class()
+    if device != "cpu":
+        import torch
+
+        return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else "none"
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

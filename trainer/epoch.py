@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.augment import epoch_draws
-from trainer.convex import Convex
-from trainer.data import stream_seed
-from trainer.graph import Capture, Replay
-from trainer.schedulers import Gamma
-from trainer.stack import Stack, Step
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.schedulers.scheduler import Gamma
+from polysweep.trainer.stack.cuda_graph import Capture, Replay
+from polysweep.trainer.stack.stack import Stack, Step
+from polysweep.trainer.streams import stream_seed
+from polysweep.trainer.tasks.augmentation import epoch_draws
 
 MEANS: Final = (
     "train/loss",

@@ -11,16 +11,17 @@ from typing import Any, Final, Literal
 
 import torch
 
-from trainer.checkpoint import CHECKPOINT_FORMAT
-from trainer.config import TrialConfig
-from trainer.convex import Convex
-from trainer.data import Images
-from trainer.epoch import EpochResult, EpochRunner, means_of
-from trainer.graph import Capture, cuda_graph
-from trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
-from trainer.memory import keep_freed_memory
-from trainer.stack import Stack
-from trainer.tasks import Classification, load_task
+from polysweep.trainer.checkpoint import CHECKPOINT_FORMAT
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.device import keep_freed_memory
+from polysweep.trainer.epoch import EpochResult, EpochRunner, means_of
+from polysweep.trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
+from polysweep.trainer.stack.cuda_graph import Capture, cuda_graph
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.tasks.images import Images
+from polysweep.trainer.tasks.loading import load_task
 
 EVALUATION_BATCH: Final = 512
 

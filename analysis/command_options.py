@@ -1,0 +1,43 @@
+"""The arguments and options that several commands of the analysis share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polysweep.sweeps.commands.options import checked_path
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT or .../TAG of a pull.")
+]
+CacheOption = Annotated[
+    str,
+    typer.Option(
+        "--cache",
+        envvar="POLYSWEEP_CACHE",
+        callback=checked_path,
+        help="Folder where what was read is kept; it may be removed.",
+    ),
+]
+MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
+EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]
+ByOption = Annotated[
+    str | None,
+    typer.Option("--select-by", help="What selects epochs and tuned parameters. [default: the sweep's metric]"),
+]
+PublishedOption = Annotated[
+    str | None, typer.Option("--published", help="Published numbers beside ours: cifar, or a CSV file.")
+]
+SeedsOption = Annotated[
+    int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, where the CSV does not say.")
+]
+WhereOption = Annotated[
+    list[str] | None, typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", help="FIELD=VALUE[,VALUE...]: cells with one of these values; for several fields repeated."),
+]
+WidthOption = Annotated[str, typer.Option("--width", help="page, column or screen.")]
+DEFAULT_CACHE = "./polysweep-cache"

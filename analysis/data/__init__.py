@@ -1,0 +1,1 @@
+"""Runs and histories from the Store or from W&B, as tidy frames."""

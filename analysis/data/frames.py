@@ -1,0 +1,284 @@
+"""What is pulled: `runs`, one row per trial; `history`, one row per trial and epoch; and the protocol they follow."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from polysweep.sweeps.spec.sweep import Range
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
+
+EPOCHS: Final = ("best", "last")
+UNSCORED: Final = ("new", "diverged", "failed")
+"""Outcomes of trials that have neither a best nor a last value."""
+AXES: Final = ("epoch", "_step")
+"""The columns that order a history: ours, and W&B's own where none is logged."""
+LOSSES: Final = frozenset(
+    ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
+     "suboptimality", "distance")
+)  # fmt: skip
+GAINS: Final = frozenset(
+    ("acc", "accuracy", "top1", "top5", "auc", "auroc", "f1", "precision", "recall", "iou", "miou", "map", "bleu",
+     "reward", "rewards")
+)  # fmt: skip
+_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+"""A word of a metric's name: `valLoss`, `val_loss` and `val/loss` have two."""
+SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Numbers as W&B's server spells them."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which runs belong together, and what chooses among them.
+
+    A *cell* is one choice of the fields `cell`; its *candidates* are the choices of the fields `tuned`; the runs of a
+    candidate differ in their `seed`. `metric`, in the direction of `goal` (`maximize` or `minimize`), chooses the best
+    epoch of a run and the candidate of a cell.
+    """
+
+    name: str
+    metric: str
+    goal: str
+    cell: tuple[str, ...]
+    tuned: tuple[str, ...] = ()
+    text: str = ""  # the spec, as launched
+    source: str = ""  # where the runs come from: a Store's root, or a wandb:// address
+    project: str | None = None  # of W&B, if the spec names one
+    entity: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)  # by our name theirs, in a project that is not ours
+    ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
+    """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
+
+    @property
+    def is_maximal(self) -> bool:
+        """Whether a larger value of the metric is better."""
+        return self.goal == "maximize"
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The runs of a study.
+
+    `runs`: trial_id, sweep, outcome, every config field, `best_epoch`, `best/<column>` (at the best epoch of the
+    protocol's metric), `last/<column>`, provenance. A diverged or failed trial, and one that has not started, has no
+    best and no last values. Columns are of Arrow types: None comes back as <NA>, and NaN as NaN.
+    """
+
+    protocol: Protocol
+    runs: pd.DataFrame
+    load: Callable[[Sequence[str] | None], pa.Table]
+    """Reads columns of the history, all where None; a column that nobody logged is left out."""
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """trial_id and the logged columns, one row per trial and epoch, in the order of `runs`."""
+        return frame(self.load(None))
+
+    def columns(self, names: Iterable[str]) -> pd.DataFrame:
+        """`history` with only these columns: much less to read."""
+        return frame(self.load(list(dict.fromkeys(["trial_id", *names_of(names)]))))
+
+    @cached_property
+    def logged(self) -> list[str]:
+        """The columns that `best/` and `last/` have, in order."""
+        return [name.removeprefix("last/") for name in self.runs.columns if str(name).startswith("last/")]
+
+
+def names_of(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names as given; a text is one name, not its letters."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def direction(metric: str, protocol: Protocol) -> bool | None:
+    """Whether a larger value of a metric is better; None where neither its name nor the protocol tells.
+
+    The protocol tells it of its own metric, and of the same one of another set (`val/top1`, `test/top1`).
+    """
+    last = metric.rpartition("/")[2]
+    if metric == protocol.metric or last == protocol.metric.rpartition("/")[2]:
+        return protocol.is_maximal
+    return by_name(metric)
+
+
+def by_name(metric: str) -> bool | None:
+    """What the words in the name of a metric say of its direction, None where they say nothing, or both."""
+    words = {word.lower() for word in _WORD.findall(metric)}
+    is_loss, is_gain = bool(words & LOSSES), bool(words & GAINS)
+    return None if is_loss == is_gain else is_gain
+
+
+def frame(table: pa.Table) -> pd.DataFrame:
+    """A table as a frame of Arrow types, which tell None from NaN."""
+    found: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return found
+
+
+def plain(values: pd.Series) -> list[Any]:
+    """The values of a column as Python has them, None for what is missing; every NaN is one object, as keys need it."""
+    found = [None if value is pd.NA else value for value in values.tolist()]
+    return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in found]
+
+
+def typed(values: Sequence[Any]) -> pa.Array:
+    """A column of the type that its values have: booleans, counts, numbers, text; anything mixed as JSON text."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pa.nulls(len(values))  # a type of its own: beside other runs it takes theirs
+    if str in kinds and kinds <= {str, int, float} and all(v in SPECIAL for v in values if isinstance(v, str)):
+        values = [SPECIAL[value] if isinstance(value, str) else value for value in values]
+        kinds = {float}
+    if kinds == {int} and all(value is None or abs(value) < 2**63 for value in values):
+        return pa.array(values, pa.int64())
+    if kinds <= {int, float}:
+        with suppress(OverflowError):  # of an int that no float can hold
+            return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], protocol: Protocol) -> dict[str, Any]:
+    """The columns `best_epoch`, `stalled`, `cap_share`, `zero_share`, `best/*` and `last/*` of `runs`.
+
+    `history` holds the rows of the runs one after the other, `rows` of them each. Of several best epochs the first
+    counts; a value that is not finite is never the best.
+    """
+    lengths = np.asarray(rows, dtype=np.int64)
+    ends = np.cumsum(lengths)
+    has = np.array([outcome not in UNSCORED for outcome in outcomes], dtype=bool) & (lengths > 0)
+    best = np.full(len(lengths), -1, dtype=np.int64)
+    if protocol.metric in history.column_names and history.num_rows:
+        values = np.asarray(history[protocol.metric].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        best = first_best(values if protocol.is_maximal else -values, lengths)
+    measured = has & (best >= 0)
+    starts = ends - lengths
+    axis = next((name for name in AXES if name in history.column_names), None)
+    found: dict[str, Any] = {}
+    at_best = pa.array(best, mask=~measured)
+    found["best_epoch"] = history[axis].take(at_best) if axis else pa.nulls(len(lengths), pa.int64())
+    found |= _of_step_sizes(history, lengths, has & (np.asarray(outcomes) == "finished"))
+    names = [name for name in history.column_names if name not in ("trial_id", "epoch", "partial")]
+    ordered = [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
+    for which, rows_at in (("best", best), ("last", ends - 1)):
+        for name in ordered:
+            index = last_known(history[name], rows_at, starts, measured)
+            found[f"{which}/{name}"] = history[name].take(index)
+    return found
+
+
+def _of_step_sizes(history: pa.Table, lengths: np.ndarray, finished: np.ndarray) -> dict[str, pa.Array]:
+    """Of the finished runs, whether gamma was 0 in every step of their last epochs; the shares at the cap and at 0."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    from_end = np.cumsum(lengths)[owner] - np.arange(len(owner))
+    found: dict[str, pa.Array] = {}
+    for name in ("cap_share", "zero_share"):
+        column = f"gamma/{name}"
+        values = np.full(len(owner), math.nan)
+        if column in history.column_names:
+            values = np.asarray(history[column].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+        known = ~np.isnan(values)
+        rows = np.bincount(owner, known, minlength=len(lengths))
+        sums = np.bincount(owner, np.where(known, values, 0.0), minlength=len(lengths))
+        found[name] = pa.array(sums / np.maximum(rows, 1), pa.float64(), mask=~finished | (rows == 0))
+    moves = (from_end <= np.array([last_epochs(int(n)) for n in lengths], dtype=np.int64)[owner]) & (values != 1.0)
+    stalled = np.bincount(owner, moves, minlength=len(lengths)) == 0
+    return {"stalled": pa.array(stalled, pa.bool_(), mask=~finished), **found}
+
+
+def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:
+    """By run the row at which a column has a value: `rows`, or the last one before it, of that run. Null where none.
+
+    Metrics that are logged by several calls stand in rows of their own.
+    """
+    if not column.null_count:
+        return pa.array(rows, mask=~asked)
+    valid = np.asarray(column.is_valid().to_numpy(), dtype=bool)
+    known = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1)) if len(valid) else np.empty(0, np.int64)
+    there = np.where(asked, rows, 0)
+    found = known[there] if len(known) else np.full(len(rows), -1)
+    return pa.array(found, mask=~asked | (found < starts))
+
+
+def first_best(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """By run the row of the first of its largest finite values, -1 without one; (rows,) and (runs,) to (runs,)."""
+    found = np.full(len(lengths), -1, dtype=np.int64)
+    there = np.flatnonzero(lengths)
+    if not len(there):
+        return found
+    finite = np.where(np.isfinite(values), values, -np.inf)
+    starts = np.cumsum(lengths)[there] - lengths[there]
+    largest = np.maximum.reduceat(finite, starts)
+    of_row = np.repeat(np.arange(len(there)), lengths[there])
+    hits = np.flatnonzero((finite == largest[of_row]) & np.isfinite(values))
+    runs, first = np.unique(of_row[hits], return_index=True)
+    found[there[runs]] = hits[first]
+    return found
+
+
+def empty_history() -> pa.Table:
+    """A history without rows."""
+    kinds = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
+    return pa.schema(
+        [("trial_id", pa.string()), *((name, kinds.get(name, pa.float64())) for name in HISTORY_COLUMNS)]
+    ).empty_table()
+
+
+def runs_of(table: pa.Table) -> list[str]:
+    """The trial ids of a runs table."""
+    ids: list[str] = table["trial_id"].to_pylist()
+    return ids
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one below the other; a column that one lacks is null there, and one of two types takes the wider.
+
+    Where the types have nothing in common (a number here, text there) the column becomes text.
+    """
+    if all(table.schema.equals(tables[0].schema) for table in tables):
+        return pa.concat_tables(tables).combine_chunks()
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    except pa.ArrowTypeError:
+        kinds: dict[str, set[pa.DataType]] = {}
+        for table in tables:
+            for one in table.schema:
+                kinds.setdefault(one.name, set()).add(one.type)
+        mixed = {name for name, found in kinds.items() if not _have_a_common_type(found)}
+        return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
+
+
+def _have_a_common_type(kinds: set[pa.DataType]) -> bool:
+    known = {kind for kind in kinds if not pa.types.is_null(kind)}
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in known)
+    return len(known) < 2 or numbers
+
+
+def _as_text(table: pa.Table, names: set[str]) -> pa.Table:
+    for at, name in enumerate(table.column_names):
+        if name in names:
+            table = table.set_column(at, name, pc.cast(table[name], pa.string()))
+    return table
+
+
+def require_metric(pulled: Pulled, metric: str, option: str) -> None:
+    """Raise `UserError` with the metrics that there are where this one was never logged."""
+    if any(f"{which}/{metric}" in pulled.runs and pulled.runs[f"{which}/{metric}"].notna().any() for which in EPOCHS):
+        return
+    there = [name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()]
+    raise UserError(
+        f"{option}: no run of {pulled.protocol.name} that has a result logged {metric!r}; "
+        f"they logged: {', '.join(there) or 'nothing yet'}"
+    )

@@ -1,0 +1,1 @@
+"""Every figure: what is drawn, how it looks, and its files."""

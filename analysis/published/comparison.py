@@ -1,0 +1,319 @@
+"""Published numbers beside ours, cell by cell. Pure but for reading the CSV."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from polysweep.analysis.data.frames import Pulled, plain
+from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS, cell_text
+from polysweep.analysis.tables.selection import Selection
+from polysweep.analysis.tables.statistics import Sample, difference, untested
+from polysweep.trainer.errors import UserError, expected
+from polysweep.trainer.plain_file import read_plain_file
+from polysweep.trainer.text import brief
+
+FOLDER: Final = Path(__file__).parent
+KEYS: Final = ("optimizer", "model", "dataset", "weight_decay", "rho", "scheduler")
+TABLE: Final = ("optimizer", "model", "dataset", "weight_decay")
+LARGEST_CSV: Final = 2**26  # bytes
+NUMBERS: Final = ("weight_decay", "rho", "test_accuracy_mean", "test_accuracy_std")
+CAUTIONS: Final = (
+    "The paper says top-1, but its CIFAR-100 numbers are out of reach for it (a ResNet-32 has about 70 % top-1 and "
+    "91 % top-5), and they are nearly its CIFAR-10 numbers (difference 0.12 +- 0.29, r = 0.994). So CIFAR-10 is judged "
+    "by top-1, and CIFAR-100 in three readings: by top-1, by top-5, and beside our CIFAR-10.",
+    "The published value is that of the best test epoch, which is selected on the test set; a held-out protocol is "
+    "expected to score lower.",
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What of ours a published cell is held against: the accuracy `metric`, of `dataset` instead of its own."""
+
+    name: str
+    metric: str
+    dataset: str = ""
+
+
+TOP1: Final = Reading("top-1", "test/top1")
+TOP5: Final = Reading("top-5", "test/top5")
+READINGS: Final[Mapping[str, tuple[Reading, ...]]] = {
+    "cifar100": (TOP1, TOP5, Reading("our CIFAR-10", "test/top1", "cifar10")),
+}
+"""By dataset of the paper's tables, where there are others than top-1."""
+
+
+class NothingToCompareError(UserError):
+    """No published cell is among ours."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published cells: `cells` has the columns of the CSV and `n`, the seeds behind each mean."""
+
+    name: str
+    cells: pd.DataFrame
+    cautions: tuple[str, ...] = ()  # what has to be known of them
+    readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)  # by dataset; of all others top-1
+
+    @property
+    def seeds(self) -> str:
+        """`3`, or several."""
+        return " or ".join(str(n) for n in sorted(set(self.cells["n"])))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """`cells`: per published cell by reading our mean, std, n, and the difference with its interval. `claims`."""
+
+    published: Published
+    name: str
+    readings: tuple[str, ...]
+    cells: pd.DataFrame
+    claims: tuple[Claim, ...]
+    selected_on: str
+
+    @property
+    def with_runs(self) -> int:
+        """Published cells of which a seed has finished here."""
+        counts = self.cells[[f"{name} n" for name in self.readings if name in (TOP1.name, TOP5.name)]]
+        return int((counts > 0).any(axis=1).sum())
+
+    def summary(self) -> list[dict[str, Any]]:
+        """By claim, dataset and reading how often each verdict falls, and how often the published means say it."""
+        groups: dict[tuple[str, str, str], list[Claim]] = {}
+        for one in self.claims:
+            groups.setdefault((one.claim, one.dataset, one.reading), []).append(one)
+        return [
+            {"claim": claim, "dataset": dataset, "reading": reading, "published": _in_print(group),
+             "verdicts": _tally(Counter(one.verdict for one in group))}
+            for (claim, dataset, reading), group in groups.items()
+        ]  # fmt: skip
+
+
+def _in_print(claims: Sequence[Claim]) -> str:
+    """In how many places the published means say so; `-` for what they cannot say."""
+    said = [claim.published for claim in claims if claim.published != "-"]
+    return f"{said.count('yes')} of {len(said)}" if said else "-"
+
+
+def _tally(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
+def load_published(name: str, seeds: int = 3) -> Published:
+    """The published cells of that name, or of a CSV file.
+
+    Raises `UserError` with the names that there are, and for a file whose columns or values are not as they should be.
+    """
+    known = sorted(path.stem for path in FOLDER.glob("*.csv"))
+    path = FOLDER / f"{name}.csv" if name in known else Path(name)
+    try:
+        cells = pd.read_csv(io.BytesIO(read_plain_file(path, LARGEST_CSV)))
+    except FileNotFoundError:
+        raise UserError(f"--published: no file {name!r}; expected one of {', '.join(known)}, or a CSV file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--published: {brief(str(path), 200)} cannot be read: {reason}") from None
+    missing = [column for column in PUBLISHED_COLUMNS if column not in cells]
+    if missing:
+        raise UserError(
+            f"--published: {path} has no column {', '.join(missing)}; it has {', '.join(map(str, cells.columns))}"
+        )
+    for column in NUMBERS:
+        values = pd.to_numeric(cells[column], errors="coerce")
+        if values.isna().any():
+            at = int(values.isna().to_numpy().argmax())
+            raise UserError(f"--published: {path}:{at + 2}: {column} is {cells[column].iloc[at]!r}, expected a number")
+        cells[column] = values.astype(float)
+    twice = cells.duplicated(list(KEYS))
+    if twice.any():
+        raise UserError(f"--published: {path}:{int(twice.to_numpy().argmax()) + 2}: this cell is listed before")
+    if "n" not in cells:
+        cells["n"] = seeds
+    counts = pd.to_numeric(cells["n"], errors="coerce")
+    wrong = counts.isna() | (counts < 1) | (counts % 1 != 0)
+    if wrong.any():
+        at = int(wrong.to_numpy().argmax())
+        raise UserError(f"--published: {path}:{at + 2}: n is {cells['n'].iloc[at]!r}, expected a number of seeds")
+    cells["n"] = counts.astype(int)
+    is_paper = path == FOLDER / "cifar.csv"
+    return Published(Path(name).stem, cells, CAUTIONS if is_paper else (), READINGS if is_paper else {})
+
+
+def compare(
+    pulled: Pulled, published: Published, *, epoch: str = "best", where: Mapping[str, str] | None = None
+) -> Compared:
+    """Every published cell beside ours.
+
+    difference = ours - published with Welch's 95 % interval of it (`statistics.difference`, which accounts for the
+    choice among our candidates), in percent. Each reading is chosen by itself: the epoch and the tuned parameters by
+    the top-1 or the top-5 of the set by which the sweep selects. `where` picks cells by other fields that vary, such as
+    `{"gamma_b": "1.0"}`.
+
+    Raises `UserError` where no cell matches, where several match one published cell, and for an unknown field.
+    """
+    printed = published.cells.to_dict("records")
+    readings = {
+        name: [one for one in published.readings.get(name, (TOP1,)) if one.metric in pulled.logged]
+        for name in dict.fromkeys(cell["dataset"] for cell in printed)
+    }
+    metrics = dict.fromkeys(one.metric for group in readings.values() for one in group)
+    if not metrics:
+        logged = ", ".join(sorted(pulled.logged)) or "none"
+        raise UserError(f"{pulled.protocol.name}: no test/top1 was logged; there are: {logged}")
+    selections = {metric: _selection(pulled, metric, epoch) for metric in metrics}
+    listed = {cell_key(cell) for cell in printed}
+    ours = {metric: _by_key(selection, where or {}, listed) for metric, selection in selections.items()}
+    first = next(iter(ours.values()))
+    if not any(cell_key(cell) in first for cell in printed):
+        kinds = {tuple(str(key[at]) for at in (0, 1, 2)) for key in first}
+        known = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in printed}
+        raise NothingToCompareError(
+            f"--published {published.name}: none of its cells is in {pulled.protocol.name}, which has "
+            f"{'; '.join(' '.join(kind) for kind in sorted(kinds))}; published are "
+            f"{'; '.join(' '.join(kind) for kind in sorted(known))}"
+        )
+    sides = {
+        dataset: [
+            Side(one.name, selections[one.metric], _standing_for(ours[one.metric], dataset, one)) for one in group
+        ]
+        for dataset, group in readings.items()
+    }
+    names = tuple(dict.fromkeys(side.reading for group in sides.values() for side in group))
+    rows = [{**cell, **_beside(cell, sides[cell["dataset"]], names)} for cell in printed]
+    selected_on = next(iter(selections.values())).selected_on
+    claims = tuple(claims_of(printed, sides))
+    return Compared(published, pulled.protocol.name, names, pd.DataFrame(rows), claims, selected_on)
+
+
+def _standing_for(cells: Mapping[Any, Any], dataset: str, reading: Reading) -> dict[Any, Any]:
+    """Our cells of the dataset that a reading takes, by the key that they would have as cells of `dataset`."""
+    taken = reading.dataset or dataset
+    return {(*key[:2], dataset, *key[3:]): cell for key, cell in cells.items() if key[2] == taken}
+
+
+def _selection(pulled: Pulled, metric: str, epoch: str) -> Selection:
+    split, _, kind = pulled.protocol.metric.partition("/")
+    own = f"{split}/{metric.rpartition('/')[2]}"
+    return select(
+        pulled, metric=metric, epoch=epoch, by=own if kind.startswith("top") and own in pulled.logged else None
+    )
+
+
+def _by_key(
+    selection: Selection, where: Mapping[str, str], listed: set[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
+    """Our cells by what identifies a published one."""
+    runs, cells = selection.pulled.runs, selection.cells
+    fixed = {
+        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
+    }
+    others = [name for name in selection.varying if name not in (*TABLE, "task")]
+    for name, value in where.items():
+        if name not in others:
+            raise UserError(f"--where: {name!r} does not vary beside the published fields; {expected(name, others)}")
+        keep = cells[name].isna() | (cells[name].astype(str) == value)
+        if not (cells[name].astype(str) == value).any():
+            raise UserError(
+                f"--where: no cell has {name}={value}; {expected(value, cells[name].dropna().astype(str).unique())}"
+            )
+        cells = cells[keep]
+    found: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
+    for cell in cells.to_dict("records"):
+        at = {
+            **fixed,
+            **{name: cell[name] for name in fixed if name in cell},
+            "rho": cell["rho"],
+            "scheduler": cell["scheduler"],
+        }
+        key = cell_key({**at, "dataset": at["task"]})
+        if key in found and key in listed:
+            vary = {name: sorted({str(value) for value in selection.cells[name].dropna()}) for name in others}
+            choices = "; ".join(f"{name}: {', '.join(values)}" for name, values in vary.items() if len(values) > 1)
+            raise UserError(
+                f"several cells of {selection.pulled.protocol.name} match one published cell; "
+                f"--where picks among {choices}"
+            )
+        found[key] = cell
+    return found
+
+
+def _beside(published: Mapping[Any, Any], sides: Sequence[Side], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a published cell: by reading our number and the difference, `-` where the reading is not its."""
+    row: dict[str, Any] = {}
+    theirs = Sample(published["test_accuracy_mean"] / 100, published["test_accuracy_std"] / 100, published["n"])
+    by_name = {side.reading: side for side in sides}
+    for name in names:
+        side = by_name.get(name)
+        cell = side.cells.get(cell_key(published)) if side else None
+        found = untested("no run")
+        if side and cell is not None and cell["n"] and not cell["undecided"]:
+            found = difference([side.selection.samples_of(cell)], [[theirs]])
+        row |= {
+            f"{name} mean": math.nan if cell is None else 100 * cell["mean"],
+            f"{name} std": math.nan if cell is None else 100 * cell["std"],
+            f"{name} n": 0 if cell is None else int(cell["n"]),
+            f"{name} text": _text(side, cell),
+            f"{name} difference": 100 * found.estimate,
+            f"{name} low": 100 * found.low,
+            f"{name} high": 100 * found.high,
+        }
+    cells = [side.cells[cell_key(published)] for side in sides if cell_key(published) in side.cells]
+    row["selected"] = cells[0]["selected"] if cells else ""
+    return row
+
+
+def _text(side: Side | None, cell: Mapping[Any, Any] | None) -> str:
+    if side is None:
+        return "-"
+    return "no run" if cell is None else cell_text(cell, side.selection.metric)
+
+
+def published_of(published: Published, selection: Selection) -> Any:
+    """For figures: of a table's cells the published ones, as rho, scheduler, mean, std; None for none.
+
+    Raises `UserError` where there are none for any table.
+    """
+    ours = _by_table(selection)
+    keys = {cell_key(cell)[:4] for cell in published.cells.to_dict("records")}
+    if not keys & {ours(cell) for cell in selection.cells.to_dict("records")}:
+        raise NothingToCompareError(
+            f"--published {published.name}: none of its tables is in {selection.pulled.protocol.name}"
+        )
+
+    def find(cells: pd.DataFrame) -> pd.DataFrame | None:
+        kinds = {ours(cell) for cell in cells.to_dict("records")}
+        if len(kinds) != 1:
+            return None
+        kind = kinds.pop()
+        there = [cell for cell in published.cells.to_dict("records") if cell_key(cell)[:4] == kind]
+        if not there:
+            return None
+        frame = pd.DataFrame(there).rename(columns={"test_accuracy_mean": "mean", "test_accuracy_std": "std"})
+        return frame[["rho", "scheduler", "mean", "std"]]
+
+    return find
+
+
+def _by_table(selection: Selection) -> Any:
+    runs = selection.pulled.runs
+    fixed = {
+        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
+    }
+
+    def kind(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
+        at = {**fixed, **{name: cell[name] for name in fixed if name in cell}}
+        return cell_key({**at, "dataset": at["task"], "rho": cell["rho"], "scheduler": cell["scheduler"]})[:4]
+
+    return kind

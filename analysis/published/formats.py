@@ -1,0 +1,93 @@
+"""A comparison with published numbers as Markdown, CSV and HTML."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any, Final
+
+from polysweep.analysis.published.claims import NO_RUNS
+from polysweep.analysis.published.comparison import Compared
+from polysweep.analysis.tables.formats import markdown
+from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.trainer.errors import UserError, expected
+
+FORMATS: Final = ("markdown", "csv", "html")
+
+
+def render_compared(found: Compared, format_: str) -> str:
+    """Cautions, verdicts, then every published cell beside ours. Raises `UserError` for an unknown format."""
+    if format_ not in FORMATS:
+        raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
+    if format_ == "csv":
+        hidden = [f"{name} text" for name in found.readings]
+        return to_csv(found.cells.drop(columns=hidden)).rstrip("\n")
+    parts: list[tuple[str, list[list[str]]]] = [
+        ("Claims", summary_rows(found)),
+        ("Verdicts", claim_rows(found)),
+        *((table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"])),
+    ]
+    if format_ == "html":
+        blocks = [f"<h3>{escape(title)}</h3>\n{_html(rows)}" for title, rows in parts]
+        return "\n".join([f"<p>{escape(line)}</p>" for line in headline(found)] + blocks)
+    blocks = [f"{title}\n\n{markdown(rows)}" for title, rows in parts]
+    return "\n\n".join([*headline(found), *blocks])
+
+
+def headline(found: Compared) -> list[str]:
+    """What is compared, and what has to be known of it."""
+    total = len(found.cells)
+    return [
+        f"{found.name} beside {found.published.name}: {found.with_runs} of {total} published cells have runs here; "
+        f"published n = {found.published.seeds}, ours selected on {found.selected_on}; percent; differences are ours - "
+        "published with their 95 % interval (Welch's t)",
+        *(f"Caution: {text}" for text in found.published.cautions),
+        "A verdict is at the level 0.05 for all rows of its claim together (Holm); an interval is of one row alone.",
+    ]
+
+
+def summary_rows(found: Compared) -> list[list[str]]:
+    """By claim how often each verdict falls; the first row is the header."""
+    rows = [["claim", "dataset", "reading", "in print", "our runs"]]
+    return rows + [[str(value) for value in row.values()] for row in found.summary()]
+
+
+def claim_rows(found: Compared) -> list[list[str]]:
+    """Every claim at every place of which something has run here; the first row is the header."""
+    rows = [["claim", "where", "reading", "in print", "verdict", "difference"]]
+    return rows + [
+        [one.claim, one.where, one.reading, one.published, one.verdict, one.detail]
+        for one in found.claims
+        if one.verdict != NO_RUNS
+    ]
+
+
+def cell_rows(found: Compared, table: str) -> list[list[str]]:
+    """The published cells of one table beside ours; the first row is the header."""
+    cells = found.cells[found.cells["table"] == table]
+    names = [name for name in found.readings if (cells[f"{name} text"] != "-").any()]
+    rows = [["rho", "scheduler", "published", *(text for name in names for text in (name, "difference"))]]
+    for cell in cells.to_dict("records"):
+        row = [
+            f"{cell['rho']:g}",
+            cell["scheduler"],
+            f"{cell['test_accuracy_mean']:.2f} +- {cell['test_accuracy_std']:.2f}",
+        ]
+        for name in names:
+            ends = [cell[f"{name} {end}"] for end in ("difference", "low", "high")]
+            row += [cell[f"{name} text"], _with_interval(*ends)]
+        rows.append(row)
+    return rows
+
+
+def _with_interval(difference: float, low: float, high: float) -> str:
+    if math.isnan(difference):
+        return "-"
+    return f"{difference:+.2f}" + ("" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]")
+
+
+def _html(rows: list[list[str]]) -> str:
+    def line(tag: str, row: list[Any]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(text)).replace('+-', '±')}</{tag}>" for text in row) + "</tr>"
+
+    return "\n".join(["<table>", line("th", rows[0]), *(line("td", row) for row in rows[1:]), "</table>"])

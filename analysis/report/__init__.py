@@ -1,0 +1,1 @@
+"""The HTML report, and the W&B workspace view of a sweep."""

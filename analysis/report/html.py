@@ -1,0 +1,281 @@
+"""One self-contained HTML page: it needs no network, and everything on it is in it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from polysweep.analysis.data.frames import plain
+from polysweep.analysis.figures.files import image
+from polysweep.analysis.figures.gallery import figures, require_history
+from polysweep.analysis.published.comparison import Compared, NothingToCompareError, Published, compare, published_of
+from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
+from polysweep.analysis.tables.formats import edge_warnings, notes, verdict_lines
+from polysweep.analysis.tables.layout import Layout, subtables
+from polysweep.analysis.tables.mean_std import (
+    RowVerdict,
+    caption,
+    cell_text,
+    long_table,
+    mean_std_table,
+    number,
+    row_verdicts,
+)
+from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.analysis.tables.statistics import p_text
+from polysweep.analysis.tables.wording import settings_in_words
+from polysweep.trainer.errors import UserError
+
+PROVENANCE: Final = (
+    "commit", "version.polysweep", "version.torch", "version.ray", "version.wandb", "version.python", "device",
+    "device_model", "threads", "width", "numerics", "image",
+)  # fmt: skip
+MOST_TABLES: Final = 40
+"""Tables with figures of their own; the numbers of all are in the download."""
+
+
+def write_report(
+    selection: Selection, out: Path, published: Published | None = None, where: Mapping[str, str] | None = None
+) -> None:
+    """Write the page; `where` as of `compare`.
+
+    Raises `UserError` where it cannot be written, or where nothing has been trained yet.
+    """
+    require_history(selection)
+    html = render_report(selection, published, where)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--out: {out} cannot be written: {error}") from None
+
+
+def render_report(
+    selection: Selection, published: Published | None = None, where: Mapping[str, str] | None = None
+) -> str:
+    """The page as text; with `published` a comparison is on it, where the sweep has any of its cells."""
+    environment = Environment(
+        loader=PackageLoader("polysweep.analysis.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    protocol, runs = selection.pulled.protocol, selection.pulled.runs
+    outcomes = runs["outcome"].value_counts()
+    layout = Layout.of(selection)
+    compared, beside, without = None, None, ""
+    if published is not None:
+        try:
+            compared = compare(selection.pulled, published, epoch=selection.epoch, where=where)
+            beside = published_of(published, selection)
+        except NothingToCompareError as error:
+            without = str(error)
+    return environment.get_template("report.html.j2").render(
+        name=protocol.name,
+        source=protocol.source,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        caption=caption(selection),
+        on_test=selection.on_test,
+        trials=len(runs),
+        cells=len(selection.cells),
+        outcomes={str(k): int(v) for k, v in outcomes.items()},
+        incomplete=int((selection.cells["n"] < selection.cells["seeds"]).sum()),
+        undecided=int((selection.cells["undecided"] != "").sum()),
+        stalled=int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0,
+        cost=cost(runs),
+        warnings=[*edge_warnings(selection), *([without] if without else [])],
+        verdicts=_verdicts(selection, layout),
+        tables=[_table(selection, values, cells, layout) for values, cells in subtables(selection, layout)],
+        numbers=_download(long_table(selection)),
+        plots=_plots(selection, beside),
+        most_tables=MOST_TABLES,
+        compared=None if compared is None else _compared(compared),
+        selection=_selection_rows(selection),
+        metric=selection.by,
+        goal="maximized" if selection.pulled.protocol.is_maximal else "minimized",
+        failures=_failures(selection),
+        spec=protocol.text,
+        provenance=_provenance(runs),
+    )
+
+
+def cost(runs: pd.DataFrame) -> str:
+    """`1.25 stack-hours on 1 thread each (1.25 core-hours)`: seconds of trials, those of one stack counted once."""
+    seconds = [value or 0.0 for value in plain(runs["seconds"])]
+    widths = [value or 1 for value in plain(runs["width"])] if "width" in runs else [1] * len(seconds)
+    threads = [value or 1 for value in plain(runs["threads"])] if "threads" in runs else [1] * len(seconds)
+    stacks = sum(s / w for s, w in zip(seconds, widths, strict=True)) / 3600
+    cores = sum(s / w * t for s, w, t in zip(seconds, widths, threads, strict=True)) / 3600
+    devices = sorted({str(value) for value in plain(runs["device"]) if value}) if "device" in runs else []
+    where = f" on {', '.join(devices)}" if devices else ""
+    return f"{stacks:.2f} stack-hours of training, {cores:.2f} core-hours{where}"
+
+
+def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
+    """Per table the best cell of each row against the runner-up."""
+    return [
+        {
+            "title": _title(values),
+            "rows_are": " ".join(layout.rows),
+            "rows": [_verdict(one, selection.metric) for one in row_verdicts(selection, cells, layout)],
+        }
+        for values, cells in subtables(selection, layout)
+    ]
+
+
+def _verdict(one: RowVerdict, metric: str) -> dict[str, Any]:
+    found = one.difference
+    known = not math.isnan(one.p)
+    return {
+        "row": " ".join(one.row),
+        "best": one.best or "-",
+        "runner_up": one.runner_up or "-",
+        "gap": "-" if math.isnan(found.estimate) else number(found.estimate, metric),
+        "interval": "-" if math.isnan(found.low) else f"{number(found.low, metric)} to {number(found.high, metric)}",
+        "p": p_text(one.p).removeprefix("p ").removeprefix("= ") if known else found.reason,
+        "n": found.n,
+        "shown": f"undecided: {one.undecided}" if one.undecided else "shown" if one.is_shown else "not shown",
+    }
+
+
+def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> dict[str, Any]:
+    def show(cell: Any, marked: bool) -> str:
+        return ("*" if marked else " ") + cell_text(cell, selection.metric)
+
+    table = mean_std_table(selection, cells, rows=layout.rows, cols=layout.cols, by=layout.by, show=show)
+    rows = [
+        (
+            " ".join(key) if isinstance(key, tuple) else key,
+            [(text[1:].replace("+-", "±"), text.startswith("*")) for text in row],
+        )
+        for key, row in zip(table.index, table.to_numpy().tolist(), strict=True)
+    ]
+    columns = [" ".join(column) if isinstance(column, tuple) else column for column in table.columns]
+    verdicts = verdict_lines(selection, cells, layout)
+    below = [line for line in notes(selection, cells, layout) if line not in verdicts]
+    return {
+        "title": _title(values),
+        "rows_are": " ".join(layout.rows),
+        "columns": columns,
+        "rows": rows,
+        "notes": below,
+    }
+
+
+def _title(values: Mapping[str, Any]) -> str:
+    return settings_in_words(values)
+
+
+def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
+    found = []
+    for one in figures(selection, width="screen", published=beside, tables=MOST_TABLES):
+        data = base64.b64encode(image(one.figure, "svg")).decode()
+        found.append(
+            {
+                "name": one.name,
+                "caption": one.caption,
+                "data": f"data:image/svg+xml;base64,{data}",
+                "csv": _download(one.data),
+            }
+        )
+    return found
+
+
+def _download(data: pd.DataFrame) -> str:
+    """A frame as the address of a CSV within the page."""
+    return f"data:text/csv;base64,{base64.b64encode(to_csv(data).encode()).decode()}"
+
+
+def _compared(found: Compared) -> dict[str, Any]:
+    return {
+        "headline": headline(found),
+        "summary": summary_rows(found),
+        "claims": claim_rows(found),
+        "tables": [
+            (table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"]) if _has_runs(found, table)
+        ],
+        "csv": _download(found.cells.drop(columns=[f"{name} text" for name in found.readings])),
+    }
+
+
+def _has_runs(found: Compared, table: str) -> bool:
+    rows = found.cells[found.cells["table"] == table]
+    return bool((rows[[f"{name} n" for name in found.readings]] > 0).any(axis=None))
+
+
+def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
+    """Every candidate, the chosen ones marked; only where something was tuned."""
+    if not selection.pulled.protocol.tuned:
+        return []
+    keys = ["rho", "scheduler", *selection.varying]
+    how = {selection.cell_key(cell): cell for cell in selection.cells.to_dict("records")}
+    rows = []
+    for row in selection.candidates.to_dict("records"):
+        cell = how[selection.cell_key(row)]
+        chosen = row["rank"] == 1 and not cell["undecided"]
+        rows.append(
+            {
+                "cell": _label(row, keys),
+                "choice": row["selected"] or "(nothing to tune)",
+                "rank": row["rank"],
+                "chosen": chosen,
+                "text": cell_text(row, selection.metric).replace("+-", "±"),
+                "score": "-" if pd.isna(row["score"]) else number(row["score"], selection.by),
+                "margin": "-" if not chosen or pd.isna(cell["margin"]) else number(cell["margin"], selection.by),
+                "n": f"{row['n']}/{row['seeds']}",
+                "budget": cell["budget"],
+                "remark": _remark(cell) if chosen else "",
+            }
+        )
+    return rows
+
+
+def _remark(cell: Mapping[Any, Any]) -> str:
+    said = [f"{name} at the edge of its grid" for name in cell["edge"].split()]
+    said += [f"{cell[name]} {word}" for name, word in (("ties", "tied"), ("stalled", "stalled")) if cell[name]]
+    return "; ".join(said)
+
+
+def _failures(selection: Selection) -> list[dict[str, Any]]:
+    """Trials that have no number: diverged, failed, stopped or not ended."""
+    protocol, runs = selection.pulled.protocol, selection.pulled.runs
+    rows = []
+    names = dict.fromkeys([*protocol.cell, *protocol.tuned, "seed"])
+    for run in runs[runs["outcome"] != "finished"].to_dict("records"):
+        step = run.get("diverged_step")
+        detail = f"after step {int(step)}" if step is not None and not pd.isna(step) else ""
+        error = run.get("error")
+        if not detail and isinstance(error, str):
+            detail = error.strip()
+        label = {name: run[name] for name in names if name in run and shown(run[name]) != "-"}
+        rows.append(
+            {
+                "trial_id": run["trial_id"],
+                "label": _label(label, list(label)),
+                "outcome": run["outcome"],
+                "detail": detail,
+            }
+        )
+    return rows
+
+
+def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
+    """By field, its distinct values and how many trials have each: a mixture is visible."""
+    found = []
+    for field in PROVENANCE:
+        values = [value for value in plain(runs[field]) if value is not None] if field in runs else []
+        counts = pd.Series([f"{value:g}" if isinstance(value, float) else str(value) for value in values], dtype=object)
+        found.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
+    return found
+
+
+def _label(row: Any, keys: Sequence[str]) -> str:
+    return " ".join(f"{key}={row[key]}" for key in keys if shown(row[key]) != "-")

@@ -1,0 +1,1 @@
+"""What is chosen in every cell, how sure it is, and the tables of it."""

@@ -1,0 +1,124 @@
+"""Whether an address is that of a cluster that demands a token, asked before Ray is asked for anything.
+
+Ray itself waits for minutes, and takes any token where none is demanded.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import grpc
+
+from polysweep.trainer.errors import UserError
+
+SECONDS: Final = 10.0
+
+
+_ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+
+
+_CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
+
+
+def _check_dashboard(address: str, insecure: bool) -> None:
+    """Whether the dashboard of a cluster answers there, demands a token, and takes ours."""
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise UserError(f"--address {address!r}: expected the dashboard of a cluster, http://HOST:8265")
+    code, body = _get(f"{address.rstrip('/')}/api/version", "")
+    if code == 200 and not insecure:
+        raise UserError(_demands_none(address))
+    if code == 200:
+        try:
+            json.loads(body)["ray_version"]
+        except (ValueError, KeyError):
+            raise UserError(f"--address {address}: that is no dashboard of a Ray cluster") from None
+        return
+    if code not in (401, 403):
+        raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
+    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
+    token = _token()
+    code, _ = _get(f"{address.rstrip('/')}/api/version", token)
+    if code != 200:
+        raise UserError(_refused(address, token))
+
+
+def _get(url: str, token: str) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(f"--address {url.partition('/api')[0]}: nobody answers there ({reason})") from None
+
+
+def _check_grpc(target: str, method: str, insecure: bool) -> None:
+    """The same of the port that drivers or clients connect to."""
+    code = _call(target, method, "")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        raise UserError(f"--address {target}: nobody answers there ({code.name.lower()})")
+    if code is not grpc.StatusCode.UNAUTHENTICATED:
+        if not insecure:
+            raise UserError(_demands_none(target))
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
+    token = _token()
+    if _call(target, method, token) is grpc.StatusCode.UNAUTHENTICATED:
+        raise UserError(_refused(target, token))
+
+
+def _call(target: str, method: str, token: str) -> grpc.StatusCode:
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(method)(b"", timeout=SECONDS, metadata=metadata)
+        except grpc.RpcError as error:
+            found: grpc.StatusCode = error.code()
+            return found
+    return grpc.StatusCode.OK
+
+
+def _answers(target: str) -> bool:
+    return _call(target, _ALIVE, _token()) not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+def _token() -> str:
+    """As Ray finds it: RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, ~/.ray/auth_token."""
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        return token.strip()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _demands_none(address: str) -> str:
+    return (
+        f"--address {address}: the cluster does not demand a token, so whoever reaches it can run code on it; start it "
+        "with RAY_AUTH_MODE=token, or pass --insecure"
+    )
+
+
+def _refused(address: str, token: str) -> str:
+    given = "does not take this token" if token else "demands a token and none is given"
+    return f"--address {address}: the cluster {given}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+
+
+def _address_of_this_cluster() -> str:
+    from ray._private.services import get_ray_address_from_environment
+
+    try:
+        return str(get_ray_address_from_environment("auto", None))
+    except (ConnectionError, RuntimeError):
+        raise UserError("--address auto: no Ray cluster runs on this machine, and RAY_ADDRESS is not set") from None

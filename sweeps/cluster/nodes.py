@@ -1,0 +1,65 @@
+"""What is asked of every node before a launch: the same package, the same Store, a W&B login."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from polysweep.sweeps.scheduling.driver import Settings
+from polysweep.sweeps.store.provenance import THIS_VERSION, said_version
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
+
+HELLO_SECONDS: Final = 120.0
+
+
+def _check_nodes(settings: Settings) -> None:
+    """Ask every node: the same version of the package, the same Store, a W&B key where runs are logged online."""
+    store = settings.store
+    probe = f".probe-{secrets.token_hex(8)}"
+    store.files.write(probe, b"")
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        hello = ray.remote(num_cpus=0, max_retries=0)(_hello(store.root, probe))
+        asked = {
+            node["NodeManagerAddress"]: hello.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote()
+            for node in nodes
+        }
+        for node, reference in asked.items():
+            try:
+                said = ray.get(reference, timeout=HELLO_SECONDS)
+            except Exception as error:
+                last = str(error).strip().splitlines()[-1]
+                raise UserError(f"the node {node} cannot run polysweep: {last}") from None
+            if said["version"] != THIS_VERSION:
+                here, there = said_version(THIS_VERSION), said_version(said["version"])
+                raise UserError(f"the worker on node {node} runs {there}, the driver {here}: install the same on both")
+            if not said["store"]:
+                raise UserError(
+                    f"the node {node} does not see the Store {store.root}: use a file system that all nodes share, or s3://"
+                )
+            if settings.wandb == "online" and not said["key"]:
+                raise UserError(
+                    f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
+                    "or use --wandb offline"
+                )
+    finally:
+        store.files.remove(probe)
+
+
+def _hello(root: str, probe: str) -> Callable[[], dict[str, Any]]:
+    """What a node answers. A function inside a function travels whole: the node's package may be another version."""
+
+    def hello() -> dict[str, Any]:
+        from polysweep.sweeps.store.provenance import THIS_VERSION
+        from polysweep.trainer.wandb_runs import logged_in
+
+        return {"version": dict(THIS_VERSION), "store": Store(root).files.exists(probe), "key": logged_in()}
+
+    return hello

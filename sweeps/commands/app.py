@@ -1,0 +1,239 @@
+"""The commands around a sweep: train, plan, launch, submit, status, stop, logs, sync."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from polysweep.sweeps.commands.options import (
+    DEFAULT_STORE,
+    DataOption,
+    InsecureOption,
+    JsonOption,
+    NameArgument,
+    SpecArgument,
+    StoreOption,
+    WandbOption,
+    open_store,
+)
+from polysweep.sweeps.console import say, warn
+from polysweep.trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from polysweep.sweeps.store.store import Store
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Fields of the trial's config.")],
+    store: StoreOption = DEFAULT_STORE,
+    wandb: WandbOption = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 1,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    data_dir: DataOption = None,
+) -> None:
+    """Train one trial: the trainer, Store and claims of a sweep, without Ray."""
+    from polysweep.sweeps.commands.train import train_one
+    from polysweep.sweeps.planning.preflight import data_folder, remarks
+    from polysweep.sweeps.spec.yaml_lines import read_settings
+    from polysweep.trainer.config import TrialConfig
+    from polysweep.trainer.wandb_runs import resolve_mode
+
+    config = TrialConfig.parse(read_settings(settings))
+    for remark in remarks(config):
+        warn(remark)
+    code = train_one(
+        config,
+        _writable(store),
+        wandb=resolve_mode(wandb),
+        threads=threads,
+        device=device,
+        data=data_folder(data_dir),
+        console=Console(),
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def plan(
+    spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what a launch would do: cells, trials by state, stacks, time and cost. Starts and writes nothing."""
+    from polysweep.sweeps.commands.launch import warnings
+    from polysweep.sweeps.commands.printing import show_plan
+    from polysweep.sweeps.planning.estimate import estimate
+    from polysweep.sweeps.planning.plan import plan as make_plan
+    from polysweep.sweeps.planning.preflight import data_folder
+    from polysweep.sweeps.planning.spec_changes import compare
+    from polysweep.sweeps.spec.spec import SweepSpec
+
+    place = open_store(store)
+    sweep = place.known(SweepSpec.load(spec))
+    made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
+    extension = compare(sweep, place)
+    cost = estimate(made.stacks, made.states, sweep.settings.launch, place, proposals=made.proposals_left)
+    for warning in [*warnings(sweep), *made.notes]:
+        warn(warning)
+    if as_json:
+        print(json.dumps({**made.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
+        return
+    show_plan(made, extension, cost)
+
+
+@app.command()
+def launch(
+    spec: SpecArgument,
+    store: StoreOption = DEFAULT_STORE,
+    wandb: WandbOption = None,
+    data_dir: DataOption = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", help="A Ray cluster: auto or ray://HOST:10001. [default: a Ray of its own]"),
+    ] = None,
+    insecure: InsecureOption = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Take a spec that differs from the one launched under this name.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
+) -> None:
+    """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
+    from polysweep.sweeps.commands.launch import Options, start
+    from polysweep.sweeps.spec.spec import SweepSpec
+    from polysweep.trainer.wandb_runs import resolve_mode
+
+    options = Options(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
+    sweep, place = SweepSpec.load(spec), _writable(store)
+    if address is None:
+        raise typer.Exit(start(sweep, place, options))
+    from polysweep.sweeps.scheduling.ray_environment import prepare
+
+    prepare(address, insecure)
+    from polysweep.sweeps.cluster.connect import start_at
+
+    raise typer.Exit(start_at(address, sweep, place, options))
+
+
+@app.command()
+def submit(
+    spec: SpecArgument,
+    address: Annotated[str, typer.Option("--address", help="The cluster's dashboard, http://HEAD:8265.")],
+    store: StoreOption = DEFAULT_STORE,
+    wandb: WandbOption = None,
+    data_dir: DataOption = None,
+    requirements: Annotated[
+        Path | None, typer.Option("--requirements", help="A file of packages that the nodes lack.")
+    ] = None,
+    insecure: InsecureOption = False,
+    extend: Annotated[bool, typer.Option("--extend", help="As of launch.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As of launch.")] = False,
+) -> None:
+    """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
+    from polysweep.sweeps.scheduling.ray_environment import prepare
+    from polysweep.sweeps.spec.spec import SweepSpec
+
+    sweep = SweepSpec.load(spec)
+    flags = [flag for flag, given in (("--extend", extend), ("--retry-failed", retry_failed)) if given]
+    prepare(address, insecure)
+    from polysweep.sweeps.cluster.submit import submit as submit_job
+
+    job = submit_job(
+        sweep, address, store, wandb=wandb, data=data_dir, flags=flags, requirements=requirements, insecure=insecure
+    )
+    say(f"{sweep.name}: submitted as {job}")
+    say(f"polysweep status {sweep.name} --store {store} --watch shows where it stands; polysweep stop ends it")
+
+
+@app.command()
+def status(
+    name: NameArgument,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every two seconds, until all has ended.")
+    ] = False,
+) -> None:
+    """Show where a launched sweep stands, cell by cell."""
+    from polysweep.sweeps.commands.printing import show_status
+    from polysweep.sweeps.planning.status import status_of
+
+    place = open_store(store)
+    sweep = place.launched(name)
+    found = status_of(sweep, place)
+    if as_json:
+        print(json.dumps(found))
+        return
+    console = Console()
+    while True:
+        if watch and console.is_terminal:
+            console.clear()
+        show_status(name, found, sweep.metric.note, console)
+        counts = found["counts"]
+        left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
+        if not watch or not left or (found["over"] and not counts["running"]):
+            return
+        time.sleep(2.0)
+        sweep = place.launched(name)
+        found = status_of(sweep, place)
+
+
+@app.command()
+def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
+    """Stop every launch of a sweep in order: finished epochs are stored, and the next launch goes on from there."""
+    from polysweep.sweeps.store.launches import stop as stop_launches
+
+    place = _writable(store)
+    place.require_sweep(name)
+    raise typer.Exit(0 if stop_launches(place, name, say) else 1)
+
+
+@app.command()
+def logs(
+    name: NameArgument,
+    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or how it begins.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Print what is known of one trial: where it ran, its epochs, notes, errors."""
+    from polysweep.sweeps.commands.printing import trial_log
+
+    place = open_store(store)
+    sweep = place.launched(name)
+    listed = [found.trial_id for found in (*sweep.trials, *sweep.gone)]
+    matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
+    if len(matching) != 1:
+        many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
+        raise UserError(f"TRIAL {trial!r}: {many}; expected one of {', '.join((matching or listed)[:5])}, ...")
+    for line in trial_log(place, matching[0]):
+        say(line)
+
+
+@app.command()
+def sync(
+    name: NameArgument,
+    store: StoreOption = DEFAULT_STORE,
+    again: Annotated[bool, typer.Option("--again", help="Try again what was deleted on the server.")] = False,
+) -> None:
+    """Upload to the W&B server exactly what it lacks of a sweep: runs, rows of killed processes, tags."""
+    from polysweep.sweeps.commands.launch import use_wandb_settings
+    from polysweep.sweeps.tracking.sync import sync as sync_sweep
+
+    place = _writable(store)
+    sweep = place.launched(name)
+    use_wandb_settings(sweep.settings.project, sweep.settings.entity)
+    trials = {trial.trial_id: trial.values for trial in sweep.trials}
+    raise typer.Exit(sync_sweep(name, trials, place, say, again=again))
+
+
+def _writable(root: str) -> Store:
+    store = open_store(root)
+    store.check_writable()
+    return store

@@ -1,0 +1,181 @@
+"""What the commands print: plans, states, failures, and the log of one trial."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from polysweep.sweeps.console import print_cells, say
+from polysweep.sweeps.planning.estimate import Estimate
+from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import shown_number
+from polysweep.trainer.text import one_line
+
+if TYPE_CHECKING:
+    from polysweep.sweeps.planning.plan import Plan
+    from polysweep.sweeps.planning.spec_changes import Extension
+
+MOST_CELLS: Final = 60
+"""Rows of a table of cells; the rest is counted."""
+MOST_IDS: Final = 3
+MOST_DAMAGED: Final = 10
+
+
+def show_plan(made: Plan, extension: Extension, estimate: Estimate) -> None:
+    """Cells with their trials by state, and what a launch would start."""
+    spec, counts = made.spec, made.counts()
+    seeds = len({trial.seed for trial in made.trials}) or len(spec.seeds)
+    say(
+        f"{spec.name}: {counts['trials']} trials = {len(made.members)} cells x their tuned values x {seeds} seeds "
+        f"({len(spec.variants)} variants)"
+    )
+    if spec.method == "bayes":
+        say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {made.proposals_left} to come")
+    tuned = ", ".join(spec.tuned) or "nothing"
+    say(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
+    if made.members:
+        _show_cells(made)
+    ended_counts = sum(counts[state] for state in FINAL)
+    say(
+        f"{counts['new']} new, {counts['interrupted']} interrupted, {counts['running']} running, "
+        f"{ended_counts} done{': ' + ended(counts) if ended(counts) else ''}"
+    )
+    show_extension(spec.name, extension)
+    say(_starting(made))
+    say(f"time and cost: {estimate}")
+
+
+def _show_cells(made: Plan) -> None:
+    rows = []
+    for members in made.members[:MOST_CELLS]:
+        states = [made.state(trial) for trial in members]
+        counts = [states.count(state) for state in ("new", "interrupted", "running")]
+        rows.append((members[0].cell, [str(n) for n in (len(states), *counts, len(states) - sum(counts))]))
+    tally = made.counts()
+    total = [tally["trials"], tally["new"], tally["interrupted"], tally["running"], sum(tally[s] for s in FINAL)]
+    print_cells("", ("trials", "new", "interrupted", "running", "ended"), rows, list(map(str, total)), Console())
+    if len(made.members) > MOST_CELLS:
+        say(f"and {len(made.members) - MOST_CELLS} more cells (--json lists all)")
+
+
+def _starting(made: Plan) -> str:
+    """What a launch would start, in words."""
+    sizes = " or ".join(map(str, sorted({stack.width for stack in made.stacks})))
+    rows = sum(stack.width for stack in made.stacks)
+    padding = rows - sum(len(stack.trials) for stack in made.stacks)
+    text = f"{len(made.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
+    text += f" ({padding} of their {rows} rows are padding)" if padding else ""
+    if made.proposals_left:
+        text += f"; then bayes proposes {made.proposals_left} points, each a stack of K = {len(made.spec.seeds)}"
+    return text
+
+
+def show_extension(name: str, extension: Extension) -> None:
+    """What the file adds to the sweep as launched, what has gone from it, and what it says otherwise."""
+    if not extension.known:
+        return
+    say(
+        f"since the last launch: {extension.new} trials are new in the file, {extension.unchanged} unchanged, "
+        f"{extension.gone} gone from it (kept in the Store)"
+    )
+    if extension.changed:
+        say(f"{name} was launched with another spec; launch needs --extend:")
+        for line in extension.changed:
+            say(f"  {one_line(line)}")
+
+
+def show_status(name: str, found: Mapping[str, Any], note: str, console: Console | None = None) -> None:
+    """The table of `status`."""
+    console = console or Console()
+
+    def tell(text: str) -> None:
+        console.print(one_line(text), highlight=False, markup=False, soft_wrap=True)
+
+    counts = {**found["counts"], "stalled": found["stalled"]}
+    states = [state for state in counts if state != "trials" and counts[state]]
+    rows = []
+    for cell in found["cells"][:MOST_CELLS]:
+        best = "" if cell["best"] is None else shown_number(cell["best"])
+        counted = {**cell["counts"], "stalled": cell.get("stalled", 0)}
+        rows.append((cell["cell"], [*(str(counted.get(state, 0)) for state in states), best]))
+    title = f"{name}: {counts['trials']} trials{note}"
+    total = [*(str(counts[state]) for state in states), ""]
+    print_cells(title, (*states, f"best {found['metric']}"), rows, total, console)
+    if len(found["cells"]) > MOST_CELLS:
+        tell(f"and {len(found['cells']) - MOST_CELLS} more cells (--json lists all)")
+    _show_damage(found, tell)
+    if found["stalled"]:
+        tell(f"{found['stalled']} finished trials are stalled: gamma = 0 in every step of their last epochs")
+    if found["proposals_left"]:
+        tell(f"{found['proposals_left']} points are still to be proposed")
+    if found["gone"]:
+        tell(f"{found['gone']} trials have gone from the file; they are kept in the Store")
+    for holder in found["launches"]:
+        tell(f"launched by {holder}")
+    tell(f"time and cost: {Estimate(**found['estimate'])}")
+
+
+def _show_damage(found: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """The trials whose files cannot be read, each with the file."""
+    damaged = [trial for trial in found["trials"] if trial.get("damage")]
+    for trial in damaged[:MOST_DAMAGED]:
+        tell(f"failed: {trial['trial_id']}: {trial['damage']}")
+    if len(damaged) > MOST_DAMAGED:
+        tell(f"and {len(damaged) - MOST_DAMAGED} more damaged trials (--json lists all)")
+
+
+def show_holders(states: Mapping[str, TrialState]) -> None:
+    """Who holds which trials and since when."""
+    held: dict[str, list[str]] = {}
+    for trial_id, state in states.items():
+        if state.state == "running":
+            held.setdefault(state.holder, []).append(trial_id)
+    for holder, trials in held.items():
+        more = f" and {len(trials) - MOST_IDS} more" if len(trials) > MOST_IDS else ""
+        say(f"{len(trials)} trials are held by {holder}: {', '.join(trials[:MOST_IDS])}{more}")
+
+
+def show_failures(states: Mapping[str, TrialState], store: Store) -> None:
+    """The last line of every failed trial's error, on stderr."""
+    for trial_id, state in states.items():
+        if state.damage:
+            say(f"failed: {trial_id}: {one_line(state.damage)}", sys.stderr)
+        elif state.state == "failed":
+            record: dict[str, Any] = store.record(trial_id) or {}
+            last = (record.get("error") or "").strip().splitlines()[-1:]
+            say(f"failed: {trial_id}: {one_line(' '.join(last))}", sys.stderr)
+
+
+def trial_log(store: Store, trial_id: str) -> Iterator[str]:
+    """What is known of one trial, line by line: where and when it ran, its epochs, notes, its end, its errors."""
+    record = store.record(trial_id)
+    if record is None:
+        yield f"{trial_id}: not started"
+        return
+    starts: dict[int, list[str]] = {}
+    for session in record.get("sessions", []):
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(session.get("started", 0)))
+        model = session.get("provenance", {}).get("device_model")
+        place = session.get("process", "an unknown process")
+        starts.setdefault(session.get("from_epoch", 0), []).append(f"{when} {place} on {model}")
+    names = ("train/loss", "val/top1", "test/loss", "test/top1", "gamma/mean")
+    yield from (f"started: {text}" for text in starts.pop(0, []))
+    for row in store.history(trial_id):
+        values = ", ".join(f"{name} {shown_number(row[name])}" for name in names if row.get(name) is not None)
+        yield f"epoch {row['epoch']}/{record.get('epochs', '?')}: {values}{' (partial)' if row['partial'] else ''}"
+        yield from (f"continued: {text}" for text in starts.pop(row["epoch"], []))
+    yield from (f"note: {note}" for note in record.get("notes", []))
+    for error in [*record.get("errors", []), record.get("error")]:
+        if error:
+            yield error.rstrip()
+    yield f"{trial_id}: {store.state(trial_id).state} after epoch {record['epoch']}"
+
+
+def ended(counts: Mapping[str, int]) -> str:
+    """`3 finished, 1 diverged`."""
+    return ", ".join(f"{counts[state]} {state}" for state in FINAL if counts[state])

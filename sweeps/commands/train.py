@@ -1,0 +1,122 @@
+"""`polysweep train`: one trial in this process, through the same Store and claims as a sweep's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+
+from polysweep.sweeps.console import warn
+from polysweep.sweeps.job import Job, RowProgress
+from polysweep.sweeps.planning.preflight import check_trials
+from polysweep.sweeps.store.claims import STALE_SECONDS
+from polysweep.sweeps.store.provenance import differences, provenance
+from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.sync import complete
+from polysweep.sweeps.worker.signals import Interruption
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.cpus import usable_cpus
+from polysweep.trainer.device import check_device
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import shown_number
+from polysweep.trainer.text import printable
+from polysweep.trainer.wandb_runs import Mode, Online, run_name
+
+DRAIN_SECONDS = 30.0
+
+
+def train_one(
+    config: TrialConfig, store: Store, *, wandb: Mode, threads: int, device: str, data: str, console: Console
+) -> int:
+    """Train or continue the trial and return the exit code.
+
+    Raises `UserError` where another process runs it, or where there is no such device or data.
+    """
+    check_device(device)
+
+    def say(text: str) -> None:
+        console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+    trial_id = config.trial_id
+    state = store.state(trial_id)
+    name = f"{trial_id} ({run_name(config.flat())})"
+    if state.state in FINAL:
+        complete({trial_id: config.flat()}, store, wandb)
+        say(f"{name}: nothing to start, it has {state.state}")
+        return 1 if state.state == "failed" else 0
+    if state.state == "running":
+        state = _wait_for_holder(store, trial_id, name)
+    if threads > usable_cpus():
+        raise UserError(f"--threads: {threads}, but there are {usable_cpus()} cores for this process")
+    check_trials([config], data, device)
+    before = (store.record(trial_id) or {}).get("provenance", {}) if state.epoch else {}
+    if changed := differences(before, provenance(device, threads)):
+        warn(f"{name} continues on another kind of device: {changed}")
+    job = Job(
+        store=store.root,
+        configs=(config.canonical(),),
+        width=state.width or 1,
+        epoch=state.epoch,
+        over={trial_id: state.generation},
+        device=device,
+        data=data,
+        threads=threads,
+    )
+    interruption = Interruption.of_process()
+    online = Online() if wandb == "online" else None
+    run = StackRun(job, online, interrupted=lambda: interruption.is_over)
+    with interruption.in_order(run.hurry):
+        _train(run, config, online, interruption, say)
+    record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
+    if record["outcome"] in FINAL and not interruption.signal:
+        complete({trial_id: config.flat()}, store, wandb)
+    if interruption.signal and record["outcome"] not in FINAL:
+        say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
+        return interruption.exit_code
+    say(f"{name}: {record['outcome']}")
+    if record["outcome"] == "failed":
+        say(record["error"])
+    return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
+
+
+def _train(
+    run: StackRun, config: TrialConfig, online: Online | None, interruption: Interruption, say: Callable[[str], None]
+) -> None:
+    """To the end, or until a signal has come."""
+    try:
+        progress = run.advance()
+        while progress is not None:
+            for row in progress:
+                if text := _values(row):
+                    say(f"epoch {row.epoch}/{config.epochs}: {text}")
+            progress = None if run.is_over else run.advance()
+    finally:
+        run.close()
+        if online:
+            online.close(3.0 if interruption.signal else DRAIN_SECONDS)
+
+
+def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
+    """The trial's state once its holder is known to be gone; on another machine only its heartbeat tells.
+
+    Raises `UserError` where the holder is alive.
+    """
+    since = time.monotonic()
+    state = store.state(trial_id)
+    if state.elsewhere:
+        print(f"{name} was last run by {state.holder}: looking for {STALE_SECONDS:.0f} s whether it still is")
+    while state.state == "running":
+        if not state.elsewhere or time.monotonic() - since > STALE_SECONDS + 1:
+            raise UserError(f"{name} is run by {state.holder}")
+        time.sleep(1)
+        state = store.state(trial_id)
+    return state
+
+
+def _values(row: RowProgress) -> str:
+    """What is shown of an epoch; nothing where it has no history, because the trial failed."""
+    names = ("train/loss", "val/top1", "test/loss", "test/top1", "suboptimality/relative", "gamma/mean")
+    return ", ".join(f"{name} {shown_number(row.history[name])}" for name in names if row.history.get(name) is not None)

@@ -1,0 +1,141 @@
+"""Wall time and cost of what a sweep has left, from finished trials of the same signature on the same device model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from polysweep.sweeps.planning.stacks import StackPlan
+from polysweep.sweeps.spec.sweep import Resources
+from polysweep.sweeps.store.files import StoreError
+from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.cpus import usable_cpus
+from polysweep.trainer.device import device_model
+
+MOST_RECORDS: Final = 2000
+"""Records that are looked at; of a larger Store the sweep's own come first."""
+HOURS_A_YEAR: Final = 8766
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left: `stacks` of which `known` have a finished trial to go by, the `trials` that this is based on."""
+
+    device: str
+    unit: str  # core or GPU
+    stacks: int
+    known: int
+    trials: int
+    slots: int  # stacks at once
+    wall_hours: float | None
+    device_hours: float | None
+    spent_hours: float  # by the sweep's trials so far
+    proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
+
+    def as_json(self) -> dict[str, Any]:
+        """As `plan --json` and `status --json` print it; null where nothing is known."""
+        return vars(self)
+
+    def __str__(self) -> str:
+        spent = f"{self.spent_hours:.2f} {self.unit}-hours spent"
+        if self.proposals and self.wall_hours is None:
+            return f"not known before the first of {self.proposals} points is proposed; {spent}"
+        if not self.stacks:
+            return f"nothing left; {spent}"
+        if self.wall_hours is None or self.device_hours is None:
+            return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
+        wall = _duration(self.wall_hours)
+        spent += f"; {self.proposals} points still to be proposed are not counted" if self.proposals else ""
+        part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
+        return (
+            f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
+            f"(from {self.trials} finished trials on {self.device}); {spent}"
+        )
+
+
+def _duration(hours: float) -> str:
+    """`1:30:00`, or years where that is beyond any calendar."""
+    return (
+        f"{hours / HOURS_A_YEAR:.3g} years"
+        if hours > 100 * HOURS_A_YEAR
+        else str(timedelta(seconds=round(hours * 3600)))
+    )
+
+
+def estimate(
+    stacks: Sequence[StackPlan],
+    states: Mapping[str, TrialState],
+    launch: Resources,
+    store: Store,
+    *,
+    proposals: int = 0,
+) -> Estimate:
+    """What stacks would take on this machine's device; `states` are those of all the sweep's trials."""
+    device = device_model(launch.device, imports=False)
+    per_stack = launch.gpus or launch.cpus
+    spent, rates = _rates(states, store, device)
+    seconds: list[float] = []
+    for stack in stacks:
+        found = _rate(rates, stack.trials[0].signature, stack.width)
+        if found:
+            seconds.append(found[0] * (stack.trials[0].epochs - stack.epoch))
+    slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
+    total, known = sum(seconds), len(seconds)
+    return Estimate(
+        device=device,
+        unit="GPU" if launch.gpus else "core",
+        stacks=len(stacks),
+        known=known,
+        trials=sum(count for _, count in rates.values()) if known else 0,
+        slots=slots,
+        wall_hours=max(total / slots, *seconds) / 3600 if known else None,
+        device_hours=total * per_stack / 3600 if known else None,
+        spent_hours=spent * per_stack / 3600,
+        proposals=proposals,
+    )
+
+
+def _rates(
+    states: Mapping[str, TrialState], store: Store, device: str
+) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
+    """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
+    many trials."""
+    own = {trial_id for trial_id, state in states.items() if state.state != "new"}
+    present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
+    spent = 0.0
+    sums: dict[tuple[str, int], tuple[float, int, int]] = {}
+    for trial_id, record in store.records(islice(present, max(MOST_RECORDS, len(own)))):
+        if isinstance(record, StoreError):
+            continue
+        seconds = float(record.get("seconds") or 0.0)
+        if trial_id in own:
+            spent += seconds / record["width"]
+        there = record.get("provenance", {}).get("device_model") == device
+        if record["outcome"] == "finished" and there and record.get("signature") and record["epoch"]:
+            key = (str(record["signature"]), int(record["width"]))
+            before = sums.get(key, (0.0, 0, 0))
+            sums[key] = (before[0] + seconds, before[1] + record["epoch"], before[2] + 1)
+    return spent, {key: (seconds / epochs, trials) for key, (seconds, epochs, trials) in sums.items()}
+
+
+def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, width: int) -> tuple[float, int] | None:
+    """Seconds an epoch of a stack of this K, scaled from another K where this one has not been seen."""
+    if (signature, width) in rates:
+        return rates[signature, width]
+    for (known, other), (seconds, trials) in rates.items():
+        if known == signature:
+            return seconds * width / other, trials
+    return None
+
+
+def _slots(cpus: int, gpus: float) -> int:
+    """Stacks that this machine has room for."""
+    slots = usable_cpus() // cpus
+    if gpus:
+        slots = min(slots, int(len(list(Path("/proc/driver/nvidia/gpus").glob("*"))) / gpus))
+    return max(1, slots)

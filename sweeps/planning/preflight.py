@@ -1,0 +1,69 @@
+"""What can be found wrong before a trial is claimed: missing data, batches that are too large, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from polysweep.trainer.components.plugins import component
+from polysweep.trainer.components.registry import load
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.device import check_precision
+from polysweep.trainer.errors import ConfigError, UserError
+from polysweep.trainer.rehearsal import rehearse
+
+DEFAULT_DATA: Final = "./polysweep-data"
+
+
+def data_folder(option: str | None, spec: str | None = None) -> str:
+    """The folder of the data sets: `--data-dir` or POLYSWEEP_DATA, else the spec's `launch.data_dir`, else the default.
+
+    Absolute: a worker has another working directory.
+    """
+    if option == "":
+        raise UserError("--data-dir or POLYSWEEP_DATA: empty; expected the folder of the data sets")
+    given = option or spec or DEFAULT_DATA
+    try:
+        return str(Path(given).expanduser().absolute())
+    except RuntimeError:  # of `~somebody`
+        raise UserError(
+            f"{'--data-dir or POLYSWEEP_DATA' if option else 'launch.data_dir'}: {given}: no such user"
+        ) from None
+
+
+def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None:
+    """Look at the data, and at the device's precision, of every config.
+
+    Raises `UserError`: `DataError` where data is missing or damaged, `ConfigError` for what does not fit.
+    """
+    seen = set()
+    for config in configs:
+        fixed = ("seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "epochs")
+        key = repr(config.model_dump(exclude=set(fixed)))
+        if key in seen:
+            continue
+        seen.add(key)
+        check_precision(config.precision, device)
+        task = component("task", config.task)
+        if task.prepare:
+            try:
+                load(task.prepare)(Path(data))
+            except UserError:
+                raise
+            except (Exception, SystemExit) as error:  # of a user's own task
+                raise ConfigError("task", f"{config.task!r}: prepare fails: {type(error).__name__}: {error}") from None
+        rehearse(config, data)
+
+
+def remarks(config: TrialConfig) -> list[str]:
+    """What is allowed and may not be meant."""
+    found = []
+    if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
+        found.append(
+            f"momentum with scheduler {config.scheduler}: the step size is derived for a step along "
+            "the gradient alone, and the paper uses none"
+        )
+    if config.scheduler == "cosine" and config.epochs == 1:
+        found.append("scheduler cosine with epochs 1 is the constant step size lr")
+    return found

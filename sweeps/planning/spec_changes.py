@@ -1,0 +1,74 @@
+"""How a spec differs from the one that its sweep was launched with: what is new, gone, unchanged, and changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
+from polysweep.sweeps.store.store import Store
+
+
+@dataclass(frozen=True)
+class Extension:
+    """`new`, `gone` and `unchanged` count trials; `changed` are values that are not what they were."""
+
+    known: bool  # whether the sweep has been launched before
+    new: int
+    gone: int
+    unchanged: int
+    changed: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As `plan --json` prints it."""
+        return {"new": self.new, "gone": self.gone, "unchanged": self.unchanged, "changed": list(self.changed)}
+
+
+def compare(spec: SweepSpec, store: Store) -> Extension:
+    """Compare with the sweep of the same name in the Store."""
+    if spec.name not in store.sweeps():
+        return Extension(False, len(spec.trials), 0, 0)
+    old = store.launched(spec.name)
+    before = {trial.trial_id for trial in (*old.trials, *old.gone)}
+    now = {trial.trial_id for trial in spec.trials}
+    return Extension(True, len(now - before), len(before - now), len(now & before), tuple(_changes(old, spec)))
+
+
+def _changes(old: Sweep, new: SweepSpec) -> list[str]:
+    """Values that were the sweep's only ones and are not among the new ones, and what decides otherwise what is run."""
+    was, now = old.settings, new.settings
+    found = [
+        f"{name}: {before} -> {after}"
+        for name, before, after in (
+            ("method", was.method, now.method),
+            ("metric.name", was.metric.name, now.metric.name),
+            ("metric.goal", was.metric.goal, now.metric.goal),
+            ("early_terminate", was.early_terminate, now.early_terminate),
+        )
+        if before != after
+    ]
+    if was.method == now.method == "grid":
+        values, left = _values(old.trials), _values(new.trials)
+        for name, only in values.items():
+            if len(only) == 1 and not only & left.get(name, set()):
+                shown = ", ".join(map(str, sorted(left.get(name, {"nothing"}), key=repr)))
+                found.append(f"{name}: {next(iter(only))} -> {shown}")
+    elif was.method == now.method and was.space and was.space != now.space:
+        before, after = json.loads(was.space), json.loads(now.space)
+        for name, what in (("search_seed", "search_seed"), ("space", "parameters")):
+            if before.get(name) != after.get(name):
+                found.append(f"{what} of a {now.method} search (other ranges are another search)")
+    return found
+
+
+def _values(trials: Iterable[SweepTrial]) -> dict[str, set[Any]]:
+    """By field, all its values in the sweep, the seeds not among them."""
+    found: dict[str, set[Any]] = {}
+    for trial in trials:
+        for name, value in trial.values.items():
+            found.setdefault(name, set()).add(value)
+    found.pop("seed", None)
+    return found

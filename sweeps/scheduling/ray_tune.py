@@ -1,0 +1,206 @@
+"""What Ray Tune calls: the trainable that runs stacks, and who hands out jobs, watches them and ends them early."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from polysweep.sweeps.job import Job, RowProgress
+from polysweep.sweeps.scheduling.progress import Progress
+from polysweep.sweeps.scheduling.ray_errors import RESUME
+from polysweep.sweeps.store.files import OutOfReachError, StoreError
+from polysweep.sweeps.store.provenance import version_refusal
+from polysweep.sweeps.store.states import FINAL
+from polysweep.sweeps.tracking.sync import OfflineWriter
+from polysweep.sweeps.worker.signals import GRACE_SECONDS, Interruption
+from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.trainer.wandb_runs import Online
+
+REPORT_SECONDS: Final = 0.2
+"""Least time between two reports to Tune, each of which costs the driver some milliseconds."""
+
+WORKER_SIGNALS: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+"""Ctrl-C is not among them: it is the launch that asks its workers to stop."""
+
+_online: Online | None = None
+
+
+def _worker_online() -> Online:
+    """This worker process's connection to the W&B server."""
+    global _online  # noqa: PLW0603
+    if _online is None:
+        _online = Online()
+    return _online
+
+
+class StackTrainable(tune.Trainable):
+    """The stacks of one job, one after the other.
+
+    `config["jobs"]` are `Job`s as dicts, `config["online"]` says whether W&B is logged to as they train,
+    `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Start nothing yet: a reused actor is set up before it is known what for."""
+        if refusal := version_refusal(config["version"]):
+            raise RuntimeError(refusal)
+        self._run: StackRun | None = None
+        self._jobs = [Job(**job) for job in config["jobs"]]
+        self._online = bool(config["online"])
+        sys.path += [folder for folder in config["path"] if folder not in sys.path]
+        # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
+        self._interruption = Interruption(WORKER_SIGNALS)
+        self._interruption.start_in_order(self._hurry)
+
+    def _hurry(self) -> None:
+        """In a thread, when a signal has come."""
+        if self._run is not None:
+            self._run.hurry()
+
+    def __ray_shutdown__(self) -> None:
+        """Ray calls it in an actor that nobody refers to any more, as after an error of the driver."""
+        with suppress(StoreError):
+            self._close()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next job."""
+        self._close()
+        self._jobs = [Job(**job) for job in new_config["jobs"]]
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train the first stack that is not over: an epoch, or where epochs are short as many as a report is worth.
+
+        Where results decide what is run, every epoch is reported by itself.
+        """
+        rows: list[dict[str, Any]] = []
+        began = time.monotonic()
+        while self._jobs:
+            early = self._jobs[0].early
+            try:
+                rows += [vars(row) for row in self._advance()]
+            except OutOfReachError as error:  # it has been waited for: neither this worker nor another tries again
+                return {"rows": rows, "done": True, "lost": str(error)}
+            if self._interruption.signal:
+                # All is stored; Tune starts another worker, if it goes on at all.
+                os._exit(self._interruption.exit_code)
+            if early or time.monotonic() - began >= REPORT_SECONDS:
+                break
+        return {"rows": rows, "done": not self._jobs}
+
+    def _advance(self) -> list[RowProgress]:
+        """One epoch."""
+        if self._run is None:
+            online = _worker_online() if self._online else None
+            self._run = StackRun(self._jobs[0], online, interrupted=lambda: self._interruption.is_over)
+        progress = self._run.advance()
+        if progress is None or self._run.is_over:
+            self._close()
+            self._jobs.pop(0)
+        return progress or []
+
+    def cleanup(self) -> None:
+        """End the process's work in order."""
+        with suppress(StoreError):  # whoever has met it has told the driver
+            self._close()
+        if _online is not None:
+            _online.close(GRACE_SECONDS - 3)
+
+    def _close(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+
+class Watcher(tune.Callback, tune.Stopper):
+    """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption."""
+
+    def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
+        self._progress = progress
+        self._interruption = interruption
+        self._offline = offline
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks into a snapshot that nothing here ever restores."""
+        return {}
+
+    def on_trial_result(
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Trial],  # noqa: ARG002
+        trial: Trial,  # noqa: ARG002
+        result: dict[str, Any],
+        **_info: Any,
+    ) -> None:
+        """One epoch of a stack is done."""
+        if lost := result.get("lost"):
+            self._interruption.give_up(f"{lost}; {RESUME}")
+        rows = [RowProgress(**row) for row in result["rows"]]
+        self._progress.update(rows)
+        for row in rows:
+            if self._offline and row.outcome in FINAL:
+                self._offline.ended(row.trial_id)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **_info: Any) -> None:  # noqa: ARG002
+        """Some time has passed."""
+        self._progress.tick()
+
+    def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
+        """Never stop one stack only."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Stop when a signal has come, or the work cannot go on."""
+        return self._interruption.is_over
+
+
+class JobSearcher(Searcher):
+    """Gives Tune the jobs of a supply, one when there is room for it."""
+
+    def __init__(self, next_job: Callable[[], dict[str, Any] | None]) -> None:
+        super().__init__()
+        self._next = next_job
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
+        """The next job, or that there is none."""
+        return self._next() or Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """What has come of it is in the Store."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the Store has it."""
+
+
+class Pruner(FIFOScheduler):
+    """Ends the jobs that a supply decides to end."""
+
+    def __init__(self, update: Callable[[list[RowProgress]], list[str]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._update = update
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As for the callbacks."""
+        return {}
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:  # noqa: ARG002
+        """One epoch of a job is done."""
+        ended = self._update([RowProgress(**row) for row in result["rows"]])
+        return TrialScheduler.STOP if ended else TrialScheduler.CONTINUE

@@ -1,0 +1,1 @@
+"""The sweep spec: from YAML to trials, grids and searches."""

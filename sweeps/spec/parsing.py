@@ -1,0 +1,138 @@
+"""The entries of a spec's `parameters`, `variants`, `rename` and `seeds`, read with the line of what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from pydantic import ValidationError
+
+from polysweep.sweeps.spec.parameter import Distribution, Parameter
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, kind_of
+from polysweep.trainer.config import OPTION_FIELDS, TrialConfig
+from polysweep.trainer.errors import expected
+from polysweep.trainer.text import brief
+
+Parameters = dict[str, Parameter]
+MAX_TRIALS: Final = 1_000_000
+
+
+def read_rename(given: Any, where: Source) -> dict[str, str]:
+    """Foreign names to ours."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(given)}")
+    for foreign, name in given.items():
+        if not isinstance(name, str) or name not in TrialConfig.model_fields:
+            raise where.error(
+                ("rename", foreign),
+                f"rename: unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}",
+            )
+    return dict(given)
+
+
+def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
+    """Entries by our names, options as `model_options.hidden`."""
+    if given is None and path == ("parameters",):
+        raise where.error(path, "'parameters' is missing or empty")
+    if not isinstance(given, dict):
+        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(given)}")
+    parsed: Parameters = {}
+    for foreign, entry in given.items():
+        here = (*path, foreign)
+        name = rename.get(foreign, foreign)
+        field, dot, _ = name.partition(".")
+        if field not in TrialConfig.model_fields or (dot and field not in OPTION_FIELDS):
+            raise where.error(here, f"unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}")
+        if name in parsed:
+            raise where.error(here, f"{name!r} is given twice, under its own name and renamed")
+        if field in OPTION_FIELDS and isinstance(entry, dict) and entry.keys() == {"parameters"}:
+            inside = entry["parameters"]
+            if not isinstance(inside, dict):
+                raise where.error(here, f"{name!r}: 'parameters' must be a mapping of options, not {kind_of(inside)}")
+            parsed |= {
+                f"{name}.{option}": _entry(f"{name}.{option}", value, (*here, "parameters", option), where)
+                for option, value in inside.items()
+            }
+        else:
+            parsed[name] = _entry(name, entry, here, where)
+    return parsed
+
+
+def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
+    """One entry, with errors at its line."""
+    forms = "expected {value: x}, {values: [x, ...]}, {min: a, max: b} or a distribution"
+    if not isinstance(entry, dict):
+        raise where.error(here, f"{name!r}: {forms}, not {brief(entry)}")
+    values = entry.get("values", [0])
+    if not isinstance(values, list) or not values:
+        raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
+    seen = set()
+    for index, value in enumerate([entry["value"]] if "value" in entry else values):
+        if value is None:
+            raise where.error(here, f"{name!r}: a value is missing; leave the parameter out if it does not apply")
+        if (key := _hashable(value)) in seen:
+            raise where.error((*here, "values", index), f"{name!r}: {brief(value)} is listed twice")
+        seen.add(key)
+    kind = entry.get("distribution", "uniform")
+    if kind not in get_args(Distribution):
+        raise where.error(
+            here, f"{name!r}: distribution {brief(kind)} is not supported; {expected(kind, get_args(Distribution))}"
+        )
+    try:
+        return Parameter.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            key = first["loc"][0]
+            raise where.error(
+                here, f"{name!r}: unknown key {brief(key)}; {expected(key, Parameter.model_fields)}"
+            ) from None
+        cause = first.get("ctx", {}).get("error")
+        at = f"{first['loc'][0]}: " if first["loc"] else ""
+        got = "" if cause else f" (got {brief(first['input'])})"
+        given = ", ".join(entry) or "nothing"
+        raise where.error(here, f"{name!r}: {at}{cause or first['msg']}{got}; given: {given}; {forms}") from None
+
+
+def read_variants(given: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
+    """Every variant's entries; without any, one that has none."""
+    if given is None:
+        return [{}]
+    if not isinstance(given, list) or not given:
+        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(given)}")
+    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(given)]
+
+
+def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:
+    """`seeds: 3` is 0, 1, 2; a list is itself."""
+    seeds = data.get("seeds", 1)
+    variants = data.get("variants") or [{}]
+    if "seeds" in data and any("seed" in part for part in (data.get("parameters") or {}, *variants)):
+        raise where.error(("seeds",), "'seeds' beside the parameter 'seed': give one of them")
+    if _is_whole(seeds) and 1 <= seeds <= MAX_TRIALS:
+        return list(range(seeds))
+    if _is_whole(seeds) and seeds > MAX_TRIALS:
+        raise where.error(("seeds",), f"seeds: {brief(seeds)} seeds; a sweep has at most {MAX_TRIALS} trials")
+    if (
+        isinstance(seeds, list)
+        and seeds
+        and all(_is_whole(seed) and 0 <= seed < 2**63 for seed in seeds)
+        and len(set(seeds)) == len(seeds)
+    ):
+        return seeds
+    raise where.error(
+        ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0 and < 2^63, not {brief(seeds)}"
+    )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _hashable(value: Any) -> Any:
+    """A value of YAML as one that equals another if, and only if, the values do."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(inner)) for key, inner in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -1,0 +1,165 @@
+"""Where the points of `random` and `bayes` sweeps come from: functions of what is known, nothing is remembered.
+
+`random`: point i draws every parameter from a stream of its own, named by the spec's `search_seed`, i and the
+parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws.
+`bayes`: point i is what Optuna's tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), seeded with
+`search_seed` and i, proposes after the results that are known; a restart asks it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from polysweep.sweeps.spec.expansion import Point
+from polysweep.sweeps.spec.parameter import Parameter
+
+TRIES: Final = 200
+"""Draws in a row that repeat a known point before a space counts as exhausted."""
+
+Goal = Literal["maximize", "minimize"]
+Space = Sequence[Mapping[str, Parameter]]
+"""By variant, its parameters and the shared ones."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A point with what Optuna needs to learn from it: its raw coordinates."""
+
+    point: Point
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of a suggestion: its value, or how far it came, or only that it is being tried."""
+
+    suggestion: Suggestion
+    state: Literal["complete", "stopped", "bad", "running"]
+    value: float | None = None  # complete: mean over seeds of the best epoch; stopped: of its last epoch
+    epoch: int = 0  # stopped: where
+
+
+def draw(space: Space, seed: int, index: int) -> Point:
+    """Point `index` of a random sweep."""
+
+    def u(name: str) -> float:
+        digest = hashlib.blake2b(f"{seed} {index} {name}".encode(), digest_size=8).digest()
+        return (int.from_bytes(digest) // 2**11 + 0.5) / 2**53
+
+    variant = min(int(u("") * len(space)), len(space) - 1)
+    return Point(variant, {name: parameter.at(u(name)) for name, parameter in space[variant].items()})
+
+
+def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
+    """The points of a random sweep, without repetitions; ends where `TRIES` draws in a row found nothing new."""
+    seen: set[str] = set()
+    index, tries = 0, 0
+    while tries < TRIES:
+        point = draw(space, seed, index)
+        index += 1
+        tries += 1
+        if repr(point) not in seen:
+            seen.add(repr(point))
+            tries = 0
+            yield point
+
+
+def propose(space: Space, seed: int, goal: Goal, known: Sequence[Observation]) -> Iterator[Suggestion]:
+    """What may be the next point of a bayes sweep, the best first, none of them known; ends after `TRIES`.
+
+    Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
+    """
+    taken = {repr(observation.suggestion.point) for observation in known}
+    told = [made for observation in known if (made := _told(space, observation)) is not None]
+    size = _size(space)
+    if size is not None and len(taken) >= size:
+        return
+    running = any(observation.state == "running" for observation in known)
+    for attempt in range(TRIES):
+        suggestion = _ask(space, f"{seed} {len(known)} {attempt}", goal, told, running)
+        if repr(suggestion.point) not in taken:
+            taken.add(repr(suggestion.point))
+            yield suggestion
+
+
+def _size(space: Space) -> int | None:
+    """How many points there are; None where a parameter is continuous."""
+    grids = [[parameter.grid for parameter in variant.values()] for variant in space]
+    if any(grid is None for variant in grids for grid in variant):
+        return None
+    return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
+
+
+def _ask(space: Space, seed: str, goal: Goal, told: Sequence[Any], running: bool) -> Suggestion:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    start = random.Random(seed).getrandbits(31)
+    sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
+    study = optuna.create_study(sampler=sampler, direction=goal)
+    study.add_trials(told)
+    trial = study.ask()
+    variant = trial.suggest_categorical("variant", range(len(space))) if len(space) > 1 else 0
+    raw = {} if len(space) == 1 else {"variant": variant}
+    values = {}
+    for name, parameter in space[variant].items():
+        if parameter.is_fixed:
+            values[name] = parameter.grid[0] if parameter.grid else None
+            continue
+        key = _key(space, variant, name)
+        raw[key] = _suggest(trial, key, parameter.optuna())
+        values[name] = parameter.from_optuna(raw[key])
+    return Suggestion(Point(variant, values), raw)
+
+
+def _suggest(trial: Any, key: str, distribution: Any) -> Any:
+    if hasattr(distribution, "choices"):
+        return trial.suggest_categorical(key, distribution.choices)
+    if isinstance(distribution.low, int):
+        return trial.suggest_int(key, distribution.low, distribution.high)
+    return trial.suggest_float(key, distribution.low, distribution.high, log=distribution.log)
+
+
+def _key(space: Space, variant: int, name: str) -> str:
+    """The name of a coordinate: shared parameters have one for all variants."""
+    shared = all(name in other and other[name] == space[variant][name] for other in space)
+    return name if shared else f"{variant}.{name}"
+
+
+def _told(space: Space, observation: Observation) -> Any:
+    """An observation as a trial of Optuna; None where it lies outside of the space.
+
+    A point whose seeds diverged or failed counts as worse than all others: pruned before its first step.
+    """
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import TrialState, create_trial
+
+    suggestion = observation.suggestion
+    variant = suggestion.point.variant
+    if variant >= len(space):
+        return None
+    here = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
+    free = {key: parameter for key, parameter in here.items() if not parameter.is_fixed}
+    if suggestion.raw.keys() - {"variant"} != free.keys() or ("variant" in suggestion.raw) != (len(space) > 1):
+        return None
+    distributions = {
+        key: CategoricalDistribution(range(len(space))) if key == "variant" else free[key].optuna()
+        for key in suggestion.raw
+    }
+    for key, raw in suggestion.raw.items():
+        choices, low, high = (getattr(distributions[key], name, None) for name in ("choices", "low", "high"))
+        if (choices is not None and raw not in choices) or (low is not None and not low <= raw <= high):
+            return None
+    states = {"complete": TrialState.COMPLETE, "running": TrialState.RUNNING}
+    return create_trial(
+        state=states.get(observation.state, TrialState.PRUNED),
+        value=observation.value if observation.state == "complete" else None,
+        params=dict(suggestion.raw),
+        distributions=distributions,
+        intermediate_values={} if observation.state != "stopped" else {observation.epoch: observation.value or 0.0},
+    )

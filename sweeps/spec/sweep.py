@@ -1,0 +1,259 @@
+"""A launched sweep: what it is, and its trials with their cells, without any code that the trials were made with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from polysweep.trainer.config import TrialConfig
+
+EDGE: Final = 0.05
+"""The share of a range at each end that counts as its edge."""
+
+
+OPTIONS: Final = ("task_options", "model_options", "optimizer_options", "scheduler_options")
+
+
+class HasTrials(Protocol):
+    """A spec or a launched sweep."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def trials(self) -> Sequence[SweepTrial]: ...
+
+
+class Selector:
+    """What selects the best epoch and the tuned parameters: `name` of a history column, `goal`, and a `target`."""
+
+    name: str
+    goal: str
+    target: float | None
+
+    @property
+    def note(self) -> str:
+        """What has to stand beside a number that it selects."""
+        return " (selected on test)" if self.name.startswith("test/") else ""
+
+    def is_reached(self, value: float | None) -> bool:
+        """Whether the target is reached; never if there is none."""
+        if self.target is None or value is None:
+            return False
+        return value >= self.target if self.goal == "maximize" else value <= self.target
+
+
+@dataclass(frozen=True)
+class RecordedMetric(Selector):
+    """The metric of a launched sweep."""
+
+    name: str = "test/top1"
+    goal: str = "maximize"
+    target: float | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """What the values of a tuned field were drawn from: infinite ends are none."""
+
+    low: float
+    high: float
+    is_log: bool = False  # whether they are spread evenly in the logarithm
+    is_list: bool = False  # whether only listed values are drawn
+
+    def is_at_end(self, value: float) -> bool:
+        """Whether a value lies in the first or last 5 % of the range; of a list, whether it is the least or largest."""
+        if self.is_list or not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return value in (self.low, self.high)
+        low, high, at = map(math.log, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
+        return not low + EDGE * (high - low) < at < high - EDGE * (high - low)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one stack of a launch asks for."""
+
+    cpus: int = 1
+    gpus: float = 0
+    concurrency: int | None = None
+
+    @property
+    def device(self) -> str:
+        """What a stack's tensors lie on."""
+        return "cuda" if self.gpus else "cpu"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a sweep is, besides its trials."""
+
+    method: str = "grid"
+    metric: RecordedMetric = RecordedMetric()
+    tuned: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()  # as the file lists them: the order of a cell's fields
+    seeds: int = 1
+    points: int | None = None  # that a random or bayes sweep has in all
+    by_points: bool = False  # whether one stack is one point with all its seeds
+    launch: Resources = Resources()
+    project: str | None = None  # of W&B
+    entity: str | None = None
+    early_terminate: str = "none"  # in words
+    space: str = ""  # of a search: what it draws from, as JSON
+    ranges: tuple[tuple[int, str, Range], ...] = ()  # of a search: variant, tuned field, range
+    text: str = field(default="", repr=False)  # the spec, as launched
+
+    def as_json(self) -> dict[str, Any]:
+        """As a part has it; an infinite end of a range is null."""
+        made = asdict(self)
+        for _, _, one in made["ranges"]:
+            one |= {end: one[end] if math.isfinite(one[end]) else None for end in ("low", "high")}
+        return made
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """From a part. Raises `TypeError`, `KeyError` or `ValueError` if it is damaged."""
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in given.items() if name in known}
+        values["metric"] = RecordedMetric(**values["metric"])
+        values["launch"] = Resources(**values["launch"])
+        values["tuned"], values["fields"] = tuple(values["tuned"]), tuple(values["fields"])
+        values["ranges"] = tuple((variant, name, _range(**one)) for variant, name, one in values["ranges"])
+        return cls(**values)
+
+
+def _range(low: float | None, high: float | None, **kind: bool) -> Range:
+    return Range(-math.inf if low is None else low, math.inf if high is None else high, **kind)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTrial:
+    """A trial as one sweep sees it."""
+
+    trial_id: str
+    values: Mapping[str, Any]  # the fields in use, options as `model_options.hidden`
+    signature: str = ""  # eight digits for what the rows of a stack share
+    variant: int = 0  # of the spec
+    width: int | None = None  # K that was planned for it
+    cell_fields: tuple[str, ...] = ()  # of the sweep
+
+    @property
+    def config(self) -> TrialConfig:
+        """The whole config. Raises `ConfigError` if today's code does not know it."""
+        from polysweep.trainer.config import TrialConfig
+
+        return TrialConfig.parse(nested(self.values), recorded=True)
+
+    def value(self, name: str) -> Any:
+        """A field, None if it does not apply."""
+        return self.values.get(name)
+
+    @property
+    def cell(self) -> dict[str, Any]:
+        """What tells its cell from the sweep's other ones: varying fields, without the tuned ones and the seed."""
+        return {name: self.values[name] for name in self.cell_fields if name in self.values}
+
+    @property
+    def point(self) -> tuple[Any, ...]:
+        """What the seeds of one point share."""
+        return tuple((name, value) for name, value in self.values.items() if name != "seed")
+
+    @property
+    def seed(self) -> int:
+        """The trial's seed."""
+        return int(self.values.get("seed", 0))
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the training set."""
+        return int(self.values["epochs"])
+
+    def entry(self) -> dict[str, Any]:
+        """As a part lists it."""
+        return {
+            "trial_id": self.trial_id,
+            "config": dict(self.values),
+            "signature": self.signature,
+            "width": self.width,
+            "variant": self.variant,
+        }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A launched sweep: its settings, its trials in the order of its file, and those that have left the file."""
+
+    name: str
+    settings: Settings
+    trials: Sequence[SweepTrial]
+    gone: Sequence[SweepTrial] = ()
+
+    @property
+    def metric(self) -> RecordedMetric:
+        """What selects."""
+        return self.settings.metric
+
+    @property
+    def text(self) -> str:
+        """The spec, as launched."""
+        return self.settings.text
+
+    @cached_property
+    def cell_fields(self) -> tuple[str, ...]:
+        """The fields that tell its cells apart."""
+        return self.trials[0].cell_fields if self.trials else ()
+
+
+def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:
+    """The trials with the fields that tell a sweep's cells apart: those with two values or more where they apply.
+
+    In the order of `written`, then of the configs; without the tuned ones (`model_options` is all of its options) and
+    the seed.
+    """
+    trials = list(trials)
+    found: dict[str, set[Any]] = {}
+    for trial in trials:
+        for name, value in trial.values.items():
+            if name in found:
+                found[name].add(value)
+            else:
+                found[name] = {value}
+    hidden = {*tuned, "seed"}
+    names = tuple(
+        name
+        for name in dict.fromkeys([*written, *found])
+        if len(found.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
+    )
+    return [SweepTrial(one.trial_id, one.values, one.signature, one.variant, one.width, names) for one in trials]
+
+
+def by_cell(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:
+    """The trials of each cell, in the order of first appearance."""
+    cells: dict[tuple[Any, ...], list[SweepTrial]] = {}
+    for trial in trials:
+        key = tuple((name, repr(trial.values[name])) for name in trial.cell_fields if name in trial.values)
+        cells.setdefault(key, []).append(trial)
+    return list(cells.values())
+
+
+def by_point(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:
+    """The seeds of each point, in the order of first appearance."""
+    points: dict[tuple[Any, ...], list[SweepTrial]] = {}
+    for trial in trials:
+        points.setdefault(trial.point, []).append(trial)
+    return list(points.values())
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"model_options.hidden": 8}` -> `{"model_options": {"hidden": 8}}`; all else as it is."""
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        head, dot, option = name.partition(".")
+        if dot and head in OPTIONS:
+            made[head] = {**made.get(head, {}), option: value}
+        else:
+            made[name] = value
+    return made

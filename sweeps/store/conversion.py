@@ -1,0 +1,154 @@
+"""Sweeps that a version before `sweep.json` has launched: spec.yaml and trials.json, read one last time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from polysweep.sweeps.spec.expansion import Point, trial_of
+from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
+from polysweep.sweeps.spec.yaml_lines import read_yaml
+from polysweep.sweeps.store.checking import listed_trials, parse_json
+from polysweep.sweeps.store.files import Files, StoreError, UnreadableError
+from polysweep.trainer.errors import UserError
+
+
+def old_sweep(files: Files, name: str, text: str) -> Sweep:
+    """The sweep as its files say.
+
+    Its spec is expanded with today's code; a trial that does not come out, because numbers, defaults or checks have
+    changed since or a user's own part is not there, is taken from trials.json and from its own config.json, in which
+    fields that had their default are not named.
+    """
+    spec = _spec(files, name, text)
+    expanded = {} if spec is None else {trial.trial_id: trial for trial in spec.trials}
+    listed = _listed(files, name)
+    if listed is None:
+        if spec is None:
+            raise StoreError(f"{files.path(f'sweeps/{name}')}: damaged: no trials.json, and spec.yaml cannot be read")
+        return spec.as_sweep()
+    lost = [one for one in listed if one["trial_id"] not in expanded]
+    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
+    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
+    places = {} if spec is None else _by_place(listed, spec.trials)
+    found = dict(expanded)
+    unknown = []
+    for one, config, record in zip(lost, configs, records, strict=True):
+        trial_id = one["trial_id"]
+        if config:
+            found[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
+        elif trial_id in places:
+            found[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
+        else:
+            unknown.append(one)
+    for one in unknown:
+        found[one["trial_id"]] = _never_started(one, list(found.values()))
+    settings = _settings(text) if spec is None else spec.settings
+    own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
+    gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
+    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
+
+
+def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
+    """The spec with the points that bayes has proposed, None if today's code cannot read it."""
+    try:
+        spec = SweepSpec.parse(text, f"sweep {name}", name, recorded=True)
+        if spec.method == "bayes":
+            folder = f"sweeps/{name}/points"
+            names = [one for one in files.names(folder) if one.endswith(".json")]
+            points = _mappings(files, [f"{folder}/{one}" for one in names])
+            spec = spec.with_suggestions(Suggestion(Point(**one["point"]), one["raw"]) for one in points)
+        _ = spec.trials
+    except (UserError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return spec
+
+
+def _mappings(files: Files, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """What JSON files say; of one that is not there or cannot be read nothing."""
+    return [_mapping(content) for content in files.read_many(paths).values()]
+
+
+def _mapping(content: bytes | UnreadableError | None) -> dict[str, Any]:
+    """What a JSON file says; nothing if it is not there or cannot be read."""
+    try:
+        found = json.loads(content) if isinstance(content, bytes) else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
+    path = f"sweeps/{name}/trials.json"
+    content, place = files.read(path), files.path(path)
+    return None if content is None else listed_trials(parse_json(content, place), place)
+
+
+def _by_place(listed: Sequence[Mapping[str, Any]], trials: Sequence[SweepTrial]) -> dict[str, SweepTrial]:
+    """By the id that it has in the list, the trial of the spec at the same place, if the cells of all agree."""
+    own = [one for one in listed if not one.get("gone")]
+    if [one.get("cell") for one in own] != [trial.cell for trial in trials]:
+        return {}
+    return {one["trial_id"]: trial for one, trial in zip(own, trials, strict=True)}
+
+
+def _recorded(
+    trial_id: str, config: Mapping[str, Any], record: Mapping[str, Any], cell: Mapping[str, Any]
+) -> SweepTrial:
+    """A trial from its own config.json."""
+    try:
+        known = trial_of(config, recorded=True)
+        return SweepTrial(trial_id, known.values, known.signature)
+    except (UserError, ValueError, TypeError):
+        pass
+    values = dict(cell)
+    for name, value in config.items():
+        if isinstance(value, dict):
+            values |= {f"{name}.{option}": setting for option, setting in value.items()}
+        else:
+            values[name] = value
+    epochs = record.get("epochs", record.get("epoch", 0))
+    return SweepTrial(trial_id, {"epochs": epochs, "seed": 0, **values})
+
+
+def _never_started(one: Mapping[str, Any], others: Sequence[SweepTrial]) -> SweepTrial:
+    """A trial of which only its cell is known: what all others share, and a seed that no other one of its cell has."""
+    cell = dict(one.get("cell") or {})
+    shared = dict(others[0].values) if others else {}
+    for other in others:
+        shared = {name: value for name, value in shared.items() if other.values.get(name) == value}
+    taken = {other.seed for other in others if cell.items() <= dict(other.values).items()}
+    seed = next(number for number in itertools.count() if number not in taken)
+    return SweepTrial(one["trial_id"], {"epochs": 0, **shared, **cell, "seed": seed})
+
+
+def _settings(text: str) -> Settings:
+    """What can be read of a spec without understanding its parameters."""
+    try:
+        data = read_yaml(text, "spec.yaml")[0]
+    except UserError:
+        data = None
+    data = data if isinstance(data, dict) else {}
+    metric: dict[str, Any] = _given(data, "metric", dict)
+    variants = [one for one in _given(data, "variants", list) if isinstance(one, dict)]
+    ours: dict[str, Any] = _given(data, "rename", dict)
+    written = dict.fromkeys([*_given(data, "parameters", dict), *(name for one in variants for name in one)])
+    return Settings(
+        method=str(data.get("method", "grid")),
+        metric=RecordedMetric(str(metric.get("name", "test/top1")), str(metric.get("goal", "maximize"))),
+        tuned=tuple(str(ours.get(name, name)) for name in map(str, _given(data, "tuned", list))),
+        fields=tuple(str(ours.get(name, name)) for name in map(str, written)),
+        project=_given(data, "project", str) or None,
+        entity=_given(data, "entity", str) or None,
+        text=text,
+    )
+
+
+def _given(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = data.get(key)
+    return value if isinstance(value, kind) else kind()

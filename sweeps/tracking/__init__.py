@@ -1,0 +1,1 @@
+"""Weights & Biases completed from the Store's records."""

@@ -1,0 +1,109 @@
+"""What the W&B server has of a sweep's trials, by the client's public Api: in bulk, and fresh at every call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment
+
+TIMEOUT_SECONDS: Final = 15
+BATCH: Final = 500
+NO_PROJECT: Final = "Could not find project"
+"""How the client's error begins where the server has no such project, which it makes with the first run."""
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """A run as the server has it: the number of its history rows, and the last one's step."""
+
+    rows: int
+    last_step: int
+    state: str  # running, finished, failed, crashed, killed, preempting, preempted
+    tags: frozenset[str]
+    outcome: str | None
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether rows are missing between others. The client only ever appends, so it cannot fill them."""
+        return self.rows < self.last_step
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether rows are there more than once, which the client cannot take back."""
+        return 0 < self.last_step < self.rows
+
+    def lacks(self, epochs: int, outcome: str, tags: Iterable[str]) -> str:
+        """What is missing of a trial, in a word: rows, end or tags; empty where nothing is.
+
+        `outcome` is `running` for a trial that is to go on.
+        """
+        if self.rows < epochs:
+            return "rows"
+        if outcome == "running":
+            if self.state in ("finished", "failed"):  # of an earlier attempt
+                return "end"
+        elif self.state != ("failed" if outcome == "failed" else "finished") or self.outcome != outcome:
+            return "end"
+        return "" if self.tags.issuperset(tags) else "tags"
+
+
+class Server:
+    """The project that runs are logged to: WANDB_ENTITY and WANDB_PROJECT, else the default entity and `polysweep`."""
+
+    def __init__(self) -> None:
+        """Raises `UserError` where the server cannot be reached, or does not take the key."""
+        prepare_environment()
+        import wandb
+
+        try:
+            self._api: Any = wandb.Api(timeout=TIMEOUT_SECONDS)
+            entity = os.environ.get("WANDB_ENTITY") or self._api.default_entity
+        except Exception as error:
+            raise UserError(f"the W&B server cannot be used: {_first_line(error)}") from None
+        finally:
+            end_in_time_at_exit()
+        self.project = f"{entity}/{os.environ.get('WANDB_PROJECT') or 'polysweep'}"
+
+    def runs(self, trial_ids: Sequence[str]) -> dict[str, ServerRun]:
+        """By trial id, those that exist. A project that does not exist yet has none.
+
+        Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
+        """
+        found: dict[str, ServerRun] = {}
+        self._api.flush()  # it keeps what it was told before
+        for start in range(0, len(trial_ids), BATCH):
+            asked = trial_ids[start : start + BATCH]
+            filters = {"name": {"$in": list(asked)}}
+            try:
+                runs = list(self._api.runs(self.project, filters=filters, per_page=BATCH, lazy=False))
+                found |= {run.id: _run(run) for run in runs}
+            except Exception as error:
+                if isinstance(error, ValueError) and str(error).startswith(NO_PROJECT):
+                    return found
+                what = f"the W&B server does not say what it has of {self.project}"
+                raise UserError(f"{what}: {_first_line(error)}") from None
+        return found
+
+    def add_tags(self, tags: Mapping[str, Iterable[str]]) -> None:
+        """Add tags to runs that exist. Raises `UserError` with the first run that gets none."""
+        for trial_id, added in tags.items():
+            try:
+                run = self._api.run(f"{self.project}/{trial_id}")
+                run.tags = sorted({*run.tags, *added})
+                run.update()
+            except Exception as error:
+                raise UserError(f"the W&B run {self.project}/{trial_id} gets no tags: {_first_line(error)}") from None
+
+
+def _run(run: Any) -> ServerRun:
+    rows = int(run.historyLineCount or 0)
+    last = (run.history_keys or {}).get("lastStep", -1)
+    return ServerRun(rows, int(last), run.state, frozenset(run.tags), run.summary_metrics.get("outcome"))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""One stack in one process: its claims, heartbeats, saves and signals."""

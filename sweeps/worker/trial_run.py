@@ -1,0 +1,215 @@
+"""One trial of a stack: its claim, its history, and what of it is in the Store."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from polysweep.sweeps.job import Job
+from polysweep.sweeps.store.checkpoints import put_right, read_checkpoint, remove_checkpoints, write_checkpoint
+from polysweep.sweeps.store.claims import Claim, Lease
+from polysweep.sweeps.store.files import NotOursError
+from polysweep.sweeps.store.process import Process
+from polysweep.sweeps.store.provenance import differences
+from polysweep.sweeps.store.record import first_record
+from polysweep.sweeps.store.states import FINAL
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.history import METRICS, is_stalled, last_epochs
+
+log = logging.getLogger("polysweep.worker")
+
+
+class Row:
+    """One trial of the stack. What is written of it is written only while its claim is held."""
+
+    def __init__(self, config: TrialConfig, claim: Claim, record: dict[str, Any], store: Store, job: Job) -> None:
+        self.config = config
+        self.claim = claim
+        self.record = record
+        self.history: list[dict[str, Any]] = []
+        self.checkpoint: Mapping[str, Any] | None = None
+        self._store = store
+        self._job = job
+        self._best: Mapping[str, Any] | None = None  # the best epoch's checkpoint, where that one is to be kept
+        self._best_value: float | None = None
+
+    @classmethod
+    def take(cls, config: TrialConfig, store: Store, job: Job, lease: Lease) -> Row | None:
+        """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
+        trial_id = config.trial_id
+        claim = store.claim(trial_id, lease, over=job.over.get(trial_id, 0))
+        if claim is None:
+            return None
+        try:
+            row = cls._prepared(config, claim, store, job)
+        except BaseException:
+            claim.release()
+            raise
+        if row is None:
+            claim.release()
+        return row
+
+    @classmethod
+    def _prepared(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> Row | None:
+        """Read where a claimed trial stands; None where it is final, or of another K."""
+        trial_id = config.trial_id
+        old = store.record(trial_id)
+        if old is not None and old["outcome"] == "stopped" and job.sweeps and not _is_to_stop(store, job, trial_id):
+            old = {**old, "outcome": "running", "ended": None}  # by another sweep; this one goes on with it
+        if old is not None and old["outcome"] in FINAL:
+            return None
+        store.write_config(trial_id, config.canonical())
+        row = cls(config, claim, first_record(old, config, claim, job), store, job)
+        row.restore()
+        row.sum_up()
+        if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
+            # It was killed between its last checkpoint and its final record.
+            row.mark_ended(row.checkpoint["outcome"])
+        elif old is not None and row.is_to_stop():
+            row.mark_ended("stopped")
+        if row.record["outcome"] in FINAL:
+            store.write_history(trial_id, row.history, claim.fence)
+            store.write_record(trial_id, row.record, claim.fence)
+            row.tidy()
+            return None
+        if row.record["width"] != job.width:
+            # It moved on since the plan was made. The record says where it stands; the next plan places it.
+            store.write_record(trial_id, row.record, claim.fence)
+            return None
+        changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
+        if changed:
+            row.note(f"continued after epoch {len(row.history)} on another kind of device: {changed}")
+        row.record["sessions"].append(
+            {
+                "from_epoch": row.record["epoch"],
+                "started": time.time(),
+                "process": str(Process.this()),
+                "provenance": row.record["provenance"],
+            }
+        )
+        store.write_record(trial_id, row.record, claim.fence)
+        if row.checkpoint is not None and not store.is_local:
+            # An object store refuses a predecessor's write of a file once ours has replaced what that one knows.
+            write_checkpoint(store, trial_id, row.checkpoint, claim.fence, keeps_before=False)
+            store.write_history(trial_id, row.history, claim.fence)
+        return row
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return self.claim.trial_id
+
+    def note(self, text: str) -> None:
+        """Add a note to the record, once; it is written with the next save."""
+        if text not in self.record["notes"]:
+            log.warning("%s: %s", self.trial_id, text)
+            self.record["notes"].append(text)
+
+    def note_wandb(self, said: str) -> None:
+        """Put into the record that the W&B server may have rows of the trial, before it is sent any."""
+        if self.record.get("wandb") != said:
+            self.record["wandb"] = said
+            self.write_record()
+
+    def add(self, history: dict[str, Any], checkpoint: Callable[[], Mapping[str, Any]], outcome: str) -> None:
+        """Take over an epoch, to be saved when it is due."""
+        self.history.append(history)
+        if self._job.keep == "best":
+            self._keep_if_best(history, checkpoint)
+        if outcome != "running":
+            self.mark_ended(outcome)
+
+    def restore(self) -> None:
+        """Load checkpoint and history. What cannot be used is noted in the trial's record."""
+        self.checkpoint, notes = read_checkpoint(self._store, self.record)
+        self.history = []
+        if self.checkpoint is not None:
+            self.history = list(self.checkpoint["history"])
+            if self._job.keep == "best":
+                checkpoint = self.checkpoint
+                for history in self.history:
+                    self._keep_if_best(history, lambda: checkpoint.get("best"))
+        if notes:
+            self.record |= {"notes": [*self.record["notes"], *notes], "epoch": len(self.history)}
+            self._store.write_record(self.trial_id, self.record, self.claim.fence)
+            self._store.write_history(self.trial_id, self.history, self.claim.fence)
+            put_right(self._store, self.trial_id, self.checkpoint, self.claim.fence)
+
+    def _keep_if_best(self, history: Mapping[str, Any], checkpoint: Callable[[], Any]) -> None:
+        """Keep a copy of the first of the best epochs."""
+        value = history[self._job.metric]
+        if value is None:
+            return
+        signed = value if self._job.goal == "maximize" else -value
+        if self._best_value is None or signed > self._best_value:
+            self._best, self._best_value = checkpoint(), signed
+
+    def save(self, checkpoint: Mapping[str, Any]) -> bool:
+        """History, checkpoint, record. False where another process has taken over: then nothing more is written."""
+        best = {} if self._best is None else {"best": dict(self._best)}
+        try:
+            self._store.write_history(self.trial_id, self.history, self.claim.fence)
+            write_checkpoint(self._store, self.trial_id, {**checkpoint, **best}, self.claim.fence)
+        except NotOursError:
+            return False
+        self.sum_up()
+        return self.write_record()
+
+    def sum_up(self) -> None:
+        """Put what the history says into the record."""
+        self.record |= {
+            "epoch": len(self.history),
+            "seconds": sum(row["seconds"] for row in self.history),
+            "extremes": extremes(self.history),
+        }
+
+    def write_record(self) -> bool:
+        """Write the record. False if another process has taken over."""
+        try:
+            self._store.write_record(self.trial_id, self.record, self.claim.fence)
+        except NotOursError:
+            return False
+        return True
+
+    def is_to_stop(self) -> bool:
+        """Whether the sweep has decided to end this trial early."""
+        return _is_to_stop(self._store, self._job, self.trial_id)
+
+    def mark_ended(self, outcome: str, error: str | None = None) -> None:
+        """Put the outcome into the record, which the next save writes: an end is never half stored."""
+        self.record |= {"outcome": outcome, "error": error, "ended": time.time()}
+        if outcome == "finished" and is_stalled(self.history):
+            epochs = last_epochs(len(self.history))
+            self.record["stalled"] = True
+            self.note(f"stalled: gamma = 0 in every step of the last {'epoch' if epochs == 1 else f'{epochs} epochs'}")
+        if outcome == "diverged":
+            self.record["diverged"] = {"epoch": self.history[-1]["epoch"], "step": self.history[-1]["step"]}
+
+    def let_go(self) -> None:
+        """After the final record: the checkpoint that stays, the claim."""
+        self.tidy()
+        self.claim.release()
+
+    def tidy(self) -> None:
+        """Leave only the checkpoint that is to stay."""
+        if self._job.keep == "best" and self._best is not None:
+            write_checkpoint(self._store, self.trial_id, self._best, self.claim.fence)
+        remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
+
+
+def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
+    """Whether the job's sweep has decided to end a trial early."""
+    return job.early and store.ended_early(job.sweeps[0], trial_id)
+
+
+def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """By metric, its smallest and largest value of all epochs, without the one in which the trial diverged."""
+    found = {}
+    for name in METRICS:
+        values = [row[name] for row in history if row.get(name) is not None and not row["partial"]]
+        if values:
+            found[name] = [min(values), max(values)]
+    return found

@@ -1,0 +1,115 @@
+"""Components by name: the built-in ones, and the user's own from an import path or an entry point.
+
+    scheduler: my_lab.rules:DecSPS         an import path, `module:attribute`
+    scheduler: decsps                      an entry point of the group `polysweep.schedulers`
+
+A user's part says what it needs with `polysweep.declare`; `docs/extending.md` has an example of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Component, Declaration, load
+from polysweep.trainer.errors import ConfigError, expected
+from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
+from polysweep.trainer.text import brief
+
+METHODS: Final = {
+    "task": (),
+    "model": (),
+    "optimizer": ("initial", "propose"),
+    "scheduler": ("initial", "start_epoch", "gamma"),
+}
+"""What a user's class of each kind must have. A task and a model are callables."""
+
+_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def component(kind: str, name: object) -> Component:
+    """What `name` stands for among the components of `kind`.
+
+    Raises `ConfigError` with the valid names where there is none, or with what is wrong with a user's own part.
+    """
+    known = REGISTRY[kind]
+    if isinstance(name, str):
+        if name in known:
+            return known[name]
+        if ":" in name:
+            return _own(kind, name, name)
+        target = _entry_points(kind).get(name)
+        if target is not None:
+            return _own(kind, name, target)
+    names = expected(name, [*known, *_entry_points(kind)])
+    raise ConfigError(kind, f"unknown {kind} {brief(name)}; {names}, or an import path such as my_lab.rules:Name")
+
+
+def metrics_of(task: Component) -> tuple[str, ...]:
+    """The history columns of a task that can select."""
+    return PROBLEM_METRICS if task.problem else CLASSIFICATION_METRICS
+
+
+def is_own(kind: str, name: str) -> bool:
+    """Whether the component is a user's."""
+    return name not in REGISTRY[kind]
+
+
+def own_modules(names: Iterable[str]) -> list[Path]:
+    """Where the modules of import paths lie that are not of an installed package: what has to travel to a worker."""
+    found = {}
+    for name in sorted(names):
+        top = name.partition(":")[0].partition(".")[0]
+        spec = find_spec(top)
+        origin = None if spec is None else spec.origin
+        if origin is not None and "site-packages" not in origin:
+            found[top] = Path(origin).parent if Path(origin).name == "__init__.py" else Path(origin)
+    return list(found.values())
+
+
+@lru_cache(maxsize=8)
+def _entry_points(kind: str) -> dict[str, str]:
+    return {point.name: point.value for point in metadata.entry_points(group=f"polysweep.{kind}s")}
+
+
+@lru_cache(maxsize=256)
+def _own(kind: str, name: str, target: str) -> Component:
+    """The component that a user's own part declares.
+
+    Raises `ConfigError` where it cannot be imported or lacks something.
+    """
+    if not _PATH.fullmatch(target):
+        raise ConfigError(
+            kind, f"{brief(target)} is no import path; expected module:attribute, as in my_lab.rules:Name"
+        )
+    module, _, attribute = target.partition(":")
+    try:
+        part: Any = load(target)
+    except AttributeError as error:
+        raise ConfigError(kind, f"{name!r}: {module} has no {attribute} ({error})") from None
+    except (Exception, SystemExit) as error:  # whatever a user's module raises on import
+        raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
+    if not callable(part):
+        raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
+    unwritten = getattr(part, "__abstractmethods__", ())
+    lacking = [m for m in METHODS[kind] if m in unwritten or not callable(getattr(part, m, None))]
+    if lacking:
+        has = ", ".join(f"{method}()" for method in METHODS[kind])
+        raise ConfigError(
+            kind,
+            f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
+        )
+    declared = getattr(part, "polysweep", Declaration())
+    if not isinstance(declared, Declaration):
+        raise ConfigError(kind, f"{name!r} has an attribute polysweep that is not from polysweep.declare")
+    for field in declared.uses or {}:
+        if field not in CONDITIONAL:
+            raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
+    said = {**dict(declared), "uses": declared.uses or {}}
+    prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
+    return Component(target, family=name, prepare=prepare, **said)

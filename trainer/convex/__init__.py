@@ -1,0 +1,1 @@
+"""Convex tasks with known constants, and what the paper guarantees about them."""

@@ -1,0 +1,1 @@
+"""Update rules of the rows: SGD, USAM, SAM and the adaptive ones."""

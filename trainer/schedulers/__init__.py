@@ -1,0 +1,1 @@
+"""Step sizes of the rows: constant, cosine and Polyak."""

@@ -1,0 +1,71 @@
+"""Step sizes of a stack: constant, cosine, the paper's Stochastic Polyak Scheduler, and the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, Seen, State
+
+
+class Polyak(Scheduler):
+    """The Stochastic Polyak Scheduler with cap `gamma_b` and `lower_bound`, see `polyak`."""
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(configs, device, dtype)
+        self._lower_bound = torch.tensor([c.lower_bound for c in configs], **self.place)
+        self._cap = torch.tensor([c.gamma_b for c in configs], **self.place)
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+        """See `Scheduler`."""
+        return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap, seen.square), state
+
+
+class DeterministicPolyak(Scheduler):
+    r"""The paper's Polyak Scheduler: gamma = [f(e) - f* - <grad f(e), e - x>]_+ / ||grad f(e)||^2, without a cap.
+
+    For full batches, and for mini-batches that share their minimiser (corollary Interpolation). 0 where the gradient is
+    zero, which is at a minimiser. Source: eq. (Polyak Scheduler) of section 2.2.
+    """
+
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(configs, device, dtype)
+        self._zero = torch.zeros(len(configs), **self.place)
+        self._never = torch.zeros(len(configs), dtype=torch.bool, device=device)
+
+    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+        """See `Scheduler`."""
+        assert seen.gap is not None, "the config sees to it"
+        excess = seen.gap - torch.linalg.vecdot(seen.grad, seen.ascent)
+        zeroed = excess <= 0
+        return Gamma(torch.where(zeroed, self._zero, excess / seen.square), self._never, zeroed), state
+
+
+def polyak(
+    loss: Tensor,
+    lower_bound: Tensor,
+    grad: Tensor,
+    ascent: Tensor,
+    cap: Tensor,
+    square: Tensor | None = None,
+) -> Gamma:
+    r"""The Stochastic Polyak Scheduler for USAM and SAM.
+
+        gamma = min{ [f(e) - l - <grad f(e), e - x>]_+ / ||grad f(e)||^2, gamma_b }
+
+    `loss` f(e), `lower_bound` l and `cap` gamma_b are (K,); `grad` at e and `ascent` e - x are (K, P); `square` (K,) is
+    ||grad f(e)||^2 where it is known. With e = x it
+    is SPS_max of Loizou et al. 2021. gamma is 0 where the numerator is not positive (`zeroed`), and the cap where the
+    gradient is zero but the numerator is positive; it is never NaN for finite input.
+
+    Source: eq. (Stochastic Polyak Scheduler) of sections 2.3 and 4.3 and Algorithm 1 of the paper.
+    """
+    excess = loss - lower_bound - torch.linalg.vecdot(grad, ascent)
+    gamma = excess / (torch.linalg.vecdot(grad, grad) if square is None else square)
+    zeroed = excess <= 0
+    capped = ~zeroed & (gamma >= cap)
+    gamma = torch.where(zeroed, torch.zeros_like(gamma), torch.minimum(gamma, cap))
+    return Gamma(gamma, capped, zeroed)

@@ -1,0 +1,210 @@
+"""What a stack of a convex task remembers of its steps: averages, first hits, and violations of the paper's bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex import bounds
+from polysweep.trainer.convex.coverage import ROUNDING, is_full_batch, is_lower_bound, smoothness
+from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.history import HITS
+from polysweep.trainer.optimizers.optimizer import Proposal
+from polysweep.trainer.optimizers.sam import decay_power
+
+State = Mapping[str, Tensor]
+
+RELATIVE_ROUNDING: Final = 1e-12
+"""What a sum of some hundred products may be off by, relative to its largest term."""
+SOFTPLUS: Final = math.exp(-20)
+"""What torch's softplus, the loss of a mini-batch of `logistic`, may be off by: from 20 on it is its argument."""
+FEW: Final = 16
+EPS: Final = torch.finfo(torch.float64).eps
+
+
+class Monitor:
+    r"""Follows the rows of a convex task from step to step; never changes them.
+
+    State, (K, ...): `sum` of x^0 .. x^{t-1}; `start`, f(x^0) - f* and ||x^0 - x*||^2; `levels`, the former times each
+    of `HITS`, and `hits`, the first t at which f(x^t) - f* is that small, infinite for none yet. With
+    `task_options.check` also `distance`, ||x^t - x*||^2, and `violations`: how often a step size was below its bound,
+    and ||x^{t+1} - x*||^2 above its own, each by more than rounding can explain; and `lemmas`, in how many steps an
+    inequality of the auxiliary lemmas did not hold. All are defined for USAM and SGD without momentum and weight decay,
+    with a Polyak step size or a constant one small enough (corollary 3.7); the first two where rho_t <= 1/L.
+    """
+
+    def __init__(self, configs: Sequence[TrialConfig], task: Convex, place: Mapping[str, Any]) -> None:
+        self._task = task
+        self._full = is_full_batch(configs[0])
+        self._checks = bool(task.options["check"])
+        caps, lower_bounds = zip(*[_cap_and_bound(config, task) for config in configs], strict=True)
+        smooth = smoothness(configs[0])
+        self.covered = [
+            _is_covered(c, cap, smooth) and is_lower_bound(c.lower_bound or 0.0, task.problem, c.batch_size)
+            for c, cap in zip(configs, caps, strict=True)
+        ]
+        self._smooth = smooth
+        self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)
+        self._power = torch.tensor([decay_power(c) for c in configs], **place)
+        self._decays = any(decay_power(config) for config in configs)
+        self._cap = torch.tensor(caps, **place)
+        self._ceiling = torch.tensor([bounds.ceiling(smooth, cap) for cap in caps], **place)
+        self._lower_bound = torch.tensor(lower_bounds, **place)
+        self._levels = torch.tensor(HITS, **place)
+        self._size_star = float(task.x_star.norm())
+        self.by_step = False  # whether hits are looked for in every step: a captured graph calls nothing in between
+        self._gaps: list[Tensor] = []
+
+    def initial(self, theta: Tensor) -> dict[str, Tensor]:
+        """The state at x^0."""
+        start, distance = self._task.gap(theta), self._distance(theta)
+        state = {
+            "sum": torch.zeros_like(theta),
+            "hits": torch.full((len(theta), len(HITS)), torch.inf, dtype=theta.dtype, device=theta.device),
+            "start": torch.stack([start, distance], dim=1),
+            "levels": start.unsqueeze(1) * self._levels,
+        }
+        if self._checks:
+            violations = torch.zeros(len(theta), 2, dtype=torch.int64, device=theta.device)
+            state |= {"distance": distance, "violations": violations, "lemmas": torch.zeros_like(violations[:, 0])}
+        return state
+
+    def after(self, state: State, theta: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """The state after step t took rows `theta` (K, d) to those of `proposal` on the samples `order` (K, b)."""
+        new = {**state, "sum": state["sum"] + theta}
+        if self._full and (gap := proposal.x.gap) is not None:
+            if self.by_step:
+                new["hits"] = self._hit(state, gap.unsqueeze(1), step.to(gap.dtype).view(1, 1))
+            else:
+                self._gaps.append(gap)
+        if self._checks:
+            distance = self._distance(proposal.theta)
+            new |= {
+                "distance": distance,
+                "violations": state["violations"] + self._violated(state["distance"], distance, proposal, order, step),
+                "lemmas": state["lemmas"],
+            }
+            if any(self.covered):
+                new["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], proposal, step)
+        return new
+
+    def at_record(self, state: State, theta: Tensor, active: Tensor, step: int) -> dict[str, Tensor]:
+        """The state at the end of an epoch, `step` steps from the start, with the hits of its steps and of x^step."""
+        seen = [*self._gaps, self._task.gap(theta)]
+        self._gaps.clear()
+        times = torch.arange(step - len(seen) + 1, step + 1, dtype=theta.dtype, device=theta.device)
+        hits = self._hit(state, torch.stack(seen, dim=1), times.expand(len(theta), -1))
+        return {**state, "hits": torch.where(active.unsqueeze(1), hits, state["hits"])}
+
+    def _hit(self, state: State, gaps: Tensor, times: Tensor) -> Tensor:
+        """`hits` where f(x^t) - f* was `gaps` (K, m) at the steps `times` (K, m)."""
+        below = gaps.unsqueeze(2) <= state["levels"].unsqueeze(1)
+        return torch.minimum(state["hits"], torch.where(below, times.unsqueeze(2), torch.inf).amin(1))
+
+    def measure(self, state: State, theta: Tensor, step: int) -> dict[str, Tensor]:
+        """The columns of `trainer.history.PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
+        gap, distance = self._task.gap(theta), self._distance(theta)
+        start = state["start"]
+        found = {
+            "suboptimality": gap,
+            "suboptimality/relative": gap / start[:, 0],
+            "suboptimality/cesaro": self._task.gap(state["sum"] / step),
+            "distance": distance,
+            "distance/relative": distance / start[:, 1],
+        }
+        hits = torch.where(state["hits"].isfinite(), state["hits"], torch.nan)
+        found |= {f"iterations/{level:.0e}".replace("e-0", "e-"): hits[:, at] for at, level in enumerate(HITS)}
+        if self._checks:
+            counted = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
+            counts = torch.where(counted, state["violations"].to(theta.dtype), torch.nan)
+            lemmas = torch.where(counted[:, 0], state["lemmas"].to(theta.dtype), torch.nan)
+            found |= {
+                "violations/gamma": counts[:, 0], "violations/descent": counts[:, 1], "violations/lemmas": lemmas,
+            }  # fmt: skip
+        return found
+
+    def _distance(self, theta: Tensor) -> Tensor:
+        delta = theta - self._task.x_star
+        distance: Tensor = torch.linalg.vecdot(delta, delta)
+        return distance
+
+    def _violated(self, before: Tensor, after: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> Tensor:
+        """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
+        rho = self._radius(step)
+        gamma, smooth = proposal.gamma.value, self._smooth
+        least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
+        if self._full and proposal.x.gap is not None:
+            noise = self._task.f_star - self._lower_bound
+            excess = proposal.x.gap + noise
+        else:
+            noise = self._task.star_losses[order].mean(1) - self._lower_bound
+            excess = proposal.x.loss - self._lower_bound
+        cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
+        most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
+        # x is rounded to eps ||x||, and x* is not found more exactly than `grain`; the gradient is off by a few eps of
+        # L ||x - x*||, which is much of it where A hardly sees x - x*; all else is relative to what is added up.
+        size = before.sqrt()
+        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+        off = FEW * EPS * smooth * size
+        slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (size + grain) + 2 * gamma * off * size
+        applies = (smooth * rho <= 1 + ROUNDING) & (proposal.x.norm > 0)
+        blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / proposal.x.norm)
+        below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
+        broken = torch.stack([below, after - before > most + slack], dim=1)
+        return (broken & applies.unsqueeze(1)).to(torch.int64)
+
+    def _radius(self, step: Tensor) -> Tensor:
+        """rho_t, (K,)."""
+        return self._rho / (step.to(self._rho.dtype) + 1) ** self._power if self._decays else self._rho
+
+    def _contradicted(self, distance: Tensor, proposal: Proposal, step: Tensor) -> Tensor:
+        """Whether an inequality of the auxiliary lemmas does not hold in this step: (K,) of 0 and 1."""
+        x, e, rho, smooth = proposal.x, proposal.e, self._radius(step), self._smooth
+        product = torch.linalg.vecdot(e.grad, x.grad)
+        exact = self._full and x.gap is not None and e.gap is not None
+        at_x, at_e = (x.gap, e.gap) if exact else (x.loss, e.loss)
+        assert at_x is not None and at_e is not None
+        found = [*bounds.lemmas(smooth, rho, x.square, e.square, product, at_e - at_x, _larger)]
+        # x is known to `grain`, as in `_violated`, so the gradient to L times that and f to ||gradient|| times it.
+        size = distance.sqrt()
+        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+        off, longest, stretch = smooth * grain, torch.maximum(x.norm, e.norm), 1 + smooth * rho
+        slack = (2 * off * longest + off**2 + RELATIVE_ROUNDING * longest**2) * stretch**2
+        of_f = FEW * EPS * (at_x.abs() + at_e.abs() + smooth * distance)
+        of_f = of_f + longest * grain + smooth * grain**2 + rho * slack
+        if not exact and self._task.problem.kind == "logistic":
+            of_f = of_f + SOFTPLUS
+        slacks = [slack, slack, of_f, slack, slack, of_f, slack]
+        if exact:
+            found += bounds.properties(smooth, self._task.problem.mu, at_x, x.square, distance)
+            of_x = RELATIVE_ROUNDING * smooth * distance + smooth * grain * (size + grain)
+            slacks += [of_x, smooth * of_x, smooth * of_x, smooth * of_x, of_x, smooth * of_x]
+        less, more = (torch.stack(side) for side in zip(*found, strict=True))
+        return (less > more + torch.stack(slacks)).any(0).to(torch.int64)
+
+
+def _larger(values: Tensor, other: float) -> Tensor:
+    return values.clamp(min=other)
+
+
+def _cap_and_bound(config: TrialConfig, task: Convex) -> tuple[float, float]:
+    """gamma_b and l_S of a row as the theorems read them; a constant step size is its own cap."""
+    if config.scheduler == "polyak":
+        return config.gamma_b or math.inf, config.lower_bound or 0.0
+    if config.scheduler == "polyak-deterministic":
+        return math.inf, task.f_star
+    return config.lr or math.inf, task.f_star if is_full_batch(config) else 0.0
+
+
+def _is_covered(config: TrialConfig, cap: float, smooth: float) -> bool:
+    """Whether the two inequalities are claimed for a row at all."""
+    if config.optimizer not in ("usam", "sgd") or config.weight_decay or config.momentum:
+        return False
+    if config.scheduler == "constant":
+        return smooth * (config.rho or 0.0) < 1 and cap <= bounds.least_step(smooth, config.rho or 0.0)
+    return config.scheduler in ("polyak", "polyak-deterministic")

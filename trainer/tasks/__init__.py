@@ -1,0 +1,1 @@
+"""Classification tasks: data sets, their splits, augmentation and loss."""
