@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from polysweep.trainer.components.options import Count, number
 from polysweep.trainer.components.plugins import component, is_own
-from polysweep.trainer.components.registry import AUGMENTATIONS, CONDITIONAL, REGISTRY, REQUIRED, Component
+from polysweep.trainer.components.registry import AUGMENTATIONS, CONDITIONAL, REGISTRY, REQUIRED, Component, load
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.text import brief
 
@@ -116,10 +116,9 @@ class TrialConfig(BaseModel):
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
+        if task.check:
+            load(task.check)(self)
         if task.problem:
-            from polysweep.trainer.convex.coverage import require_covered
-
-            require_covered(self)
             return self
         if self.augmentation is not None and self.augmentation not in task.augmentations:
             raise ConfigError(

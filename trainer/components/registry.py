@@ -63,6 +63,7 @@ class Component:
     input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
     classes: int = 0
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data where that is not done
+    check: str = ""  # `module:function` of a config: raises `ConfigError` if the task cannot train it
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
     precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
     models: tuple[str, ...] = ()  # valid ones; empty: all
@@ -151,7 +152,12 @@ _SHARPNESS: Final = {
 
 _TWO_PASSES: Final = {"batchnorm_statistics": "both"}
 _PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",)}
-_CONVEX: Final[Any] = {"augmentations": (), "precisions": ("float64",), "models": ("linear",)}
+_CONVEX: Final[Any] = {
+    "check": "polysweep.trainer.convex.coverage:require_covered",
+    "augmentations": (),
+    "precisions": ("float64",),
+    "models": ("linear",),
+}
 
 _CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
 
