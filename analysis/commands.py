@@ -29,7 +29,7 @@ from polysweep.trainer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from polysweep.analysis.data.frames import Pulled
+    from polysweep.analysis.data.frames import RunSet
     from polysweep.analysis.published.comparison import Published
     from polysweep.analysis.tables.selection import Selection
 
@@ -241,7 +241,7 @@ def dashboard(
     say(f"{'created' if is_new else 'updated'} {address}")
 
 
-def _pulled(name: str, store: str, cache: str) -> Pulled:
+def _pulled(name: str, store: str, cache: str) -> RunSet:
     from polysweep.analysis.data.pulling import pull as pull_runs
 
     pulled = pull_runs(name, store=open_store(store), cache=cache, refresh=False)

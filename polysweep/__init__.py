@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from polysweep.analysis.data.frames import Pulled as Pulled
+    from polysweep.analysis.data.frames import RunSet as RunSet
     from polysweep.analysis.data.pulling import pull as pull
     from polysweep.analysis.figures.epoch_plots import plot_curves as plot_curves
     from polysweep.analysis.figures.epoch_plots import plot_gamma as plot_gamma
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from polysweep.trainer.errors import DataError as DataError
     from polysweep.trainer.errors import UserError as UserError
     from polysweep.trainer.optimizers.optimizer import Optimizer as Optimizer
-    from polysweep.trainer.optimizers.optimizer import Proposal as Proposal
+    from polysweep.trainer.optimizers.optimizer import StepResult as StepResult
     from polysweep.trainer.schedulers.scheduler import Gamma as Gamma
     from polysweep.trainer.schedulers.scheduler import Scheduler as Scheduler
     from polysweep.trainer.tasks.classification import Classification as Classification
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from polysweep.trainer.tasks.images import Normalisation as Normalisation
 
 _MODULES: Final = {
-    "analysis.data.frames": ("Pulled",),
+    "analysis.data.frames": ("RunSet",),
     "analysis.data.pulling": ("pull",),
     "analysis.figures.epoch_plots": ("plot_curves", "plot_gamma", "plot_shares"),
     "analysis.figures.gallery": ("figures",),
@@ -78,7 +78,7 @@ _MODULES: Final = {
     "trainer.components.registry": ("REQUIRED", "declare"),
     "trainer.config": ("TrialConfig",),
     "trainer.errors": ("ConfigError", "DataError", "UserError"),
-    "trainer.optimizers.optimizer": ("Optimizer", "Proposal"),
+    "trainer.optimizers.optimizer": ("Optimizer", "StepResult"),
     "trainer.schedulers.scheduler": ("Gamma", "Scheduler"),
     "trainer.tasks.classification": ("Classification", "hold_out"),
     "trainer.tasks.images": ("Images", "Normalisation"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import Selection
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -47,7 +47,7 @@ SPEC = {
 }
 
 
-def sweep(folder: Path, score: Score, **changes: object) -> Pulled:
+def sweep(folder: Path, score: Score, **changes: object) -> RunSet:
     """A sweep in a Store whose trials have the test accuracies, per epoch, or the outcome, that `score` says."""
     text = json.dumps({**SPEC, **changes})
     spec, store = SweepSpec.parse(text, "made.yaml"), Store(str(folder))

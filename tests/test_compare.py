@@ -18,7 +18,7 @@ from conftest import ROOT
 from made import ONE_TABLE, sweep
 from scipy import stats
 
-from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.published.claims import NO_RUNS
 from polysweep.analysis.published.comparison import Compared, compare, load_published, published_of
@@ -60,7 +60,7 @@ def against(score: Callable[[TrialConfig], Any]) -> Callable[[TrialConfig], Any]
     return turned
 
 
-def compared(pulled: Pulled) -> Compared:
+def compared(pulled: RunSet) -> Compared:
     return compare(pulled, load_published("cifar"))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from polysweep.sweeps.job import Job
-from polysweep.sweeps.scheduling.job_queue import Supply
+from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.checkpoints import write_checkpoint
 from polysweep.sweeps.store.claims import Claim
@@ -196,7 +196,7 @@ def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monke
     claim = store.claim(going)
     assert claim is not None
     store.write_record(going, {**RECORD, "claim": 1}, claim.fence)
-    supply = Supply(spec, Store(str(tmp_path)), "")
+    supply = JobQueue(spec, Store(str(tmp_path)), "")
     assert [state.state for state in supply.states().values()] == ["finished"] * 3 + ["running"]
     touched: list[str] = []
     for name in ("_read", "_names"):

@@ -11,7 +11,7 @@ from polysweep.trainer.tasks import cifar
 
 
 def test_what_killed_launches_leave_in_the_store_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    from polysweep.sweeps.store.launches import Registration
+    from polysweep.sweeps.store.launches import LaunchLease
     from polysweep.sweeps.store.process import Process
     from polysweep.sweeps.store.store import Store
 
@@ -20,9 +20,9 @@ def test_what_killed_launches_leave_in_the_store_is_removed_by_the_next_one(tmp_
     store.files.write("sweeps/small/launch-0a.json", json.dumps(dead).encode())
     for name in ("stop-0a", "stop-0b"):
         store.files.write(f"sweeps/small/{name}", b"")
-    with Registration(store, "small", lambda: None, lambda _: None) as alive:
+    with LaunchLease(store, "small", lambda: None, lambda _: None) as alive:
         alive.ask_to_stop()
-        with Registration(store, "small", lambda: None, lambda _: None) as other:
+        with LaunchLease(store, "small", lambda: None, lambda _: None) as other:
             names = {f"launch-{alive.id}.json", f"stop-{alive.id}", f"launch-{other.id}.json"}
             assert set(store.files.names("sweeps/small")) == names
     assert not store.files.names("sweeps/small")

@@ -16,10 +16,10 @@ from torch.nn import functional as F
 
 from polysweep.trainer.components.registry import MODELS
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.passes import Pass
+from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.schedulers.cosine import cosine
 from polysweep.trainer.schedulers.polyak import polyak
-from polysweep.trainer.schedulers.scheduler import Gamma, Seen
+from polysweep.trainer.schedulers.scheduler import Gamma, StepContext
 from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.streams import epoch_order
 from polysweep.trainer.tasks.loading import load_task
@@ -101,7 +101,7 @@ def test_fifty_steps_in_float64_agree_with_the_transcription(
 ) -> None:
     """Whole trajectories, not single steps, of a network with batch norm and of a convex problem.
 
-    Seen: at most 1e-15. (USAM with Polyak steps on a two-layer perceptron is chaotic: there 1e-16 grows to 5e-12.)
+    Observed: at most 1e-15. (USAM with Polyak steps on a two-layer perceptron is chaotic: there 1e-16 grows to 5e-12.)
     """
     row = config(optimizer=optimizer, scheduler=scheduler, model=model, model_options=options, precision="float64")
     stack = stack_of(row)
@@ -262,12 +262,12 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
     stack = stack_of(config(optimizer=optimizer, weight_decay=0.0))
     at: list[Tensor] = []
 
-    def flat(theta: Tensor) -> Pass:
+    def flat(theta: Tensor) -> LossAndGrad:
         at.append(theta)
-        return Pass(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
+        return LossAndGrad(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
 
-    def step_size(e: Pass, ascent: Tensor) -> Gamma:
-        return stack.step_sizes.gamma(Seen(e, ascent, torch.tensor(0)), {})[0]
+    def step_size(e: LossAndGrad, ascent: Tensor) -> Gamma:
+        return stack.step_sizes.gamma(StepContext(e, ascent, torch.tensor(0)), {})[0]
 
     proposal = stack._optimizer.propose(flat, step_size, stack.theta, {}, torch.tensor(0))
     assert all(torch.equal(theta, stack.theta) for theta in at)

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 import polysweep
 from polysweep.analysis.commands import app
-from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.files import NamedFigure, figure_name, image, write
 from polysweep.analysis.figures.gallery import figures, save_all
 from polysweep.analysis.figures.lines import ends
@@ -52,7 +52,7 @@ HOSTILE = [r"$\foo{$", "<b>\t\x1b[31m\"'", "x" * 300, "[/]", "a:b=c/d|e", "_hidd
 
 
 @pytest.fixture(scope="module")
-def pulled(tmp_path_factory: pytest.TempPathFactory) -> Pulled:
+def pulled(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
     """The sweep of tests/made.py, all of it finished."""
     return sweep(tmp_path_factory.mktemp("plain"), by_lr)
 
@@ -87,7 +87,7 @@ def docs() -> str:
     return (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
 
 
-def with_field(pulled: Pulled, name: str, change: Callable[[Any], Any]) -> Selection:
+def with_field(pulled: RunSet, name: str, change: Callable[[Any], Any]) -> Selection:
     """The sweep with other values of a field, as a W&B project may have them."""
     values = [None if pd.isna(value) else change(value) for value in pulled.runs[name]]
     return select(replace(pulled, runs=pulled.runs.assign(**{name: pd.Series(values, dtype=object)})))
@@ -147,7 +147,7 @@ def test_figures_of_the_smallest_sweeps_draw(tmp_path: Path, changes: dict[str, 
         assert has_data(one) and not texts(one), one.name
 
 
-def test_thirty_schedulers_with_names_of_sixty_characters_are_told_apart(pulled: Pulled) -> None:
+def test_thirty_schedulers_with_names_of_sixty_characters_are_told_apart(pulled: RunSet) -> None:
     names = [f"scheduler_of_a_colleague.with:a=long name No{at:02d}".ljust(60, "y") for at in range(30)]
     base = pulled.runs[pulled.runs["scheduler"] == "polyak"]
     runs = pd.concat(
@@ -171,7 +171,7 @@ def test_thirty_schedulers_with_names_of_sixty_characters_are_told_apart(pulled:
             assert one.figure.axes[0].get_window_extent().height > 100, "and leaves room for the data"
 
 
-def test_tuned_values_and_radii_that_are_words_stand_side_by_side(pulled: Pulled) -> None:
+def test_tuned_values_and_radii_that_are_words_stand_side_by_side(pulled: RunSet) -> None:
     selection = with_field(pulled, "lr", lambda lr: {0.01: "small", 0.1: "auto", 1.0: "large"}[lr])
     (one,) = [one for one in figures(selection) if one.name == "stability-lr-scheduler-constant"]
     image(one.figure, "svg")
@@ -192,7 +192,7 @@ def test_tuned_values_and_radii_that_are_words_stand_side_by_side(pulled: Pulled
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_any_value_is_drawn_as_it_is_and_makes_a_safe_name(pulled: Pulled, tmp_path: Path, value: str) -> None:
+def test_any_value_is_drawn_as_it_is_and_makes_a_safe_name(pulled: RunSet, tmp_path: Path, value: str) -> None:
     selection = with_field(pulled, "scheduler", lambda name: value if name == "polyak" else name)
     one = next(figures(selection, width="column"))
     image(one.figure, "svg")
@@ -206,7 +206,7 @@ def test_any_value_is_drawn_as_it_is_and_makes_a_safe_name(pulled: Pulled, tmp_p
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name)
 
 
-def test_a_value_of_a_megabyte_is_drawn_by_its_ends(pulled: Pulled) -> None:
+def test_a_value_of_a_megabyte_is_drawn_by_its_ends(pulled: RunSet) -> None:
     selection = with_field(pulled, "scheduler", lambda name: "y" * 1_000_000 if name == "polyak" else name)
     one = next(iter(figures(selection)))
     image(one.figure, "svg")
@@ -428,7 +428,7 @@ def test_cells_without_a_radius_are_points_and_beside_others_levels(optimizers: 
     assert heights == pytest.approx([88.0, 93.0])
 
 
-def test_a_text_is_one_field_wherever_fields_are_asked_for(pulled: Pulled, tmp_path: Path) -> None:
+def test_a_text_is_one_field_wherever_fields_are_asked_for(pulled: RunSet, tmp_path: Path) -> None:
     selection = select(pulled)
     assert Layout.of(selection, "scheduler", "rho") == Layout.of(selection, ["scheduler"], ["rho"])
     assert mean_std_table(selection, rows="scheduler", cols="rho").index.name == "scheduler"
@@ -440,7 +440,7 @@ def test_a_text_is_one_field_wherever_fields_are_asked_for(pulled: Pulled, tmp_p
     assert ax.get_legend_handles_labels()[1] == ["constant", "polyak"]
 
 
-def test_plots_make_axes_where_none_are_given(pulled: Pulled) -> None:
+def test_plots_make_axes_where_none_are_given(pulled: RunSet) -> None:
     selection = select(pulled)
     history = pulled.history.merge(pulled.runs[["trial_id", "scheduler"]], on="trial_id")
     polyak = selection.cells.assign(gamma_b=1.0)[selection.cells["scheduler"] == "polyak"]
@@ -465,7 +465,7 @@ def test_plots_make_axes_where_none_are_given(pulled: Pulled) -> None:
     plt.close("all")
 
 
-def test_a_generator_that_is_broken_off_leaves_the_settings_of_matplotlib(pulled: Pulled) -> None:
+def test_a_generator_that_is_broken_off_leaves_the_settings_of_matplotlib(pulled: RunSet) -> None:
     before = dict(mpl.rcParams)
     generator = figures(select(pulled))
     next(generator)

@@ -16,8 +16,8 @@ from lab import own
 
 from polysweep.trainer.components import plugins
 from polysweep.trainer.errors import ConfigError
-from polysweep.trainer.passes import Pass
-from polysweep.trainer.schedulers.scheduler import Seen, StepSizes
+from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.schedulers.scheduler import StepContext, StepSizes
 from polysweep.trainer.train import train
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -44,7 +44,7 @@ def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
     for t in range(20):
         loss, grad, ascent = random.normal(), random.normal(size=3), random.normal(size=3)
         at_e = (torch.tensor(np.array([v])) for v in (loss, grad, grad))
-        seen = Seen(Pass(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t))
+        seen = StepContext(LossAndGrad(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t))
         gamma, state = rule.gamma(seen, state)
         c = 2.0 * (t + 1) ** 0.5
         expected = min(max(loss - grad @ ascent, 0) / (grad @ grad), reach) / c

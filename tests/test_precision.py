@@ -22,7 +22,7 @@ from polysweep.trainer.train import train, use_settings_of
 
 
 def dtypes_of_a_step(width: int, precision: str) -> tuple[set[torch.dtype], set[torch.dtype], Stack]:
-    """Seen in the first pass: what convolutions and linear layers return, and the batch norms' running means."""
+    """What the first pass shows: what convolutions and linear layers return, and the batch norms' running means."""
     rows = [config(precision=precision, seed=n) for n in range(width)]
     images = Images(torch.randint(0, 17, (64, 8, 8, 1), dtype=torch.uint8), torch.arange(64) % 10)
     task = Classification(images, None, images, Normalisation(torch.tensor([8.0]), torch.tensor([4.0])), 10)

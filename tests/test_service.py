@@ -315,7 +315,7 @@ def test_decisions_about_points_are_kept_before_they_are_acted_on(tmp_path: Path
     )  # fmt: skip
     supplies = []
     for _ in range(2):
-        supply = decisions.Supply(spec, Store(str(tmp_path / "store")), "")
+        supply = decisions.JobQueue(spec, Store(str(tmp_path / "store")), "")
         supply.begin(supply.states())
         supplies.append(supply)
     handed = [supply.next() for supply in (*supplies, *supplies)]

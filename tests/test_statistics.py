@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from made import SPEC, by_lr, cell, sweep
 from scipy import stats
 
-from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.data.from_store import protocol_of
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import edge_warnings, render
@@ -194,7 +194,7 @@ def test_the_edge_of_a_drawn_search_is_that_of_its_range(entry: dict, values: tu
 # What must never change a mean or a choice.
 
 
-def reordered(pulled: Pulled, seed: int) -> Pulled:
+def reordered(pulled: RunSet, seed: int) -> RunSet:
     """The same runs in another order, with their histories."""
     order = np.random.default_rng(seed).permutation(len(pulled.runs))
     return replace(pulled, runs=pulled.runs.iloc[order].reset_index(drop=True))
@@ -218,7 +218,7 @@ def test_shuffled_rows_and_renamed_seeds_change_no_number(
     before = select(pulled)
     numbers = ["rho", "scheduler", "n", "mean", "std", "diverged", "failed", "seeds"]
 
-    def table(one: Pulled) -> pd.DataFrame:
+    def table(one: RunSet) -> pd.DataFrame:
         found = select(one)
         keep = found.candidates[[*numbers, "lr"]].sort_values(["rho", "scheduler", "lr"])
         return keep.reset_index(drop=True)
@@ -251,7 +251,7 @@ def test_a_diverged_run_more_changes_no_mean(tmp_path_factory: pytest.TempPathFa
     assert (more["diverged"] == 1).all() and (plain["diverged"] == 0).all()
 
 
-def on_validation(folder: Path, test: Callable[[TrialConfig, int], float]) -> Pulled:
+def on_validation(folder: Path, test: Callable[[TrialConfig, int], float]) -> RunSet:
     """A sweep that selects on held-out images; `test` is the test accuracy by config and epoch."""
     parameters = {**SPEC["parameters"], "val_fraction": {"value": 0.1}}
     pulled = sweep(folder, by_lr, parameters=parameters, metric={"name": "val/top1", "goal": "maximize"})

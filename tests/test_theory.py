@@ -22,7 +22,7 @@ from test_readme import copy_of_the_project
 
 from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
-from polysweep.analysis.theory.curves import Line, lines_of
+from polysweep.analysis.theory.curves import MethodCurve, lines_of
 from polysweep.analysis.theory.figures import theory_figures
 from polysweep.analysis.theory.text import render_theory
 from polysweep.sweeps.job import Job
@@ -84,13 +84,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lines(small: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+def lines(small: Path, tmp_path_factory: pytest.TempPathFactory) -> list[MethodCurve]:
     """Its lines."""
     pulled = pull("theory-small", store=Store(str(small)), cache=tmp_path_factory.mktemp("cache"))
     return lines_of(select(pulled, epoch="last"))
 
 
-def test_every_statement_of_the_paper_is_checked_on_a_curve_that_it_speaks_of(lines: list[Line]) -> None:
+def test_every_statement_of_the_paper_is_checked_on_a_curve_that_it_speaks_of(lines: list[MethodCurve]) -> None:
     found = checks(lines)
     numbers = {re.match(r"\w+ (\d\.\d)", statement).group(1) for statement in found["statement"]}  # type: ignore[union-attr]
     assert numbers == {"3.1", "3.2", "3.4", "3.5", "3.6", "3.7", "3.8"}
@@ -100,7 +100,7 @@ def test_every_statement_of_the_paper_is_checked_on_a_curve_that_it_speaks_of(li
     assert not any(line.statements for line in lines if not line.is_ours and "constant" not in line.label)
 
 
-def test_factors_and_bounds_are_those_of_the_formulas(lines: list[Line]) -> None:
+def test_factors_and_bounds_are_those_of_the_formulas(lines: list[MethodCurve]) -> None:
     """By hand from the histories and the constants of the paper's problem: L = 0.1, mu = 0.001."""
     line = next(one for one in lines if one.label == "usam polyak-deterministic rho=2.5")
     strongly, convex = line.statements
@@ -153,17 +153,17 @@ def test_a_statement_with_a_wrong_formula_does_not_hold(
     assert any(f"{statement}" in text and "does not hold for" in text for text in told)
 
 
-def test_a_limit_that_is_not_reached_and_violations_are_told(lines: list[Line]) -> None:
+def test_a_limit_that_is_not_reached_and_violations_are_told(lines: list[MethodCurve]) -> None:
     line = next(one for one in lines if one.decreases)
     worse = line.history.assign(**{"suboptimality/relative": 0.5, "violations/descent": 2.0})
-    broken = Line(line.label, line.title, line.problem, line.batch_size, line.cell, line.run, worse)
+    broken = MethodCurve(line.label, line.title, line.problem, line.batch_size, line.cell, line.run, worse)
     told = verdicts([broken])
     assert any("10 violations of the descent bound" in text for text in told)
     assert [broken.verdict(statement) for statement in broken.statements] == ["not reached yet"], "it may yet come down"
     assert not any("Theorem 3.4" in text for text in told)
 
 
-def test_the_winner_its_budget_and_whom_it_beats(lines: list[Line]) -> None:
+def test_the_winner_its_budget_and_whom_it_beats(lines: list[MethodCurve]) -> None:
     table = methods(lines)
     ridge = table[table["problem"] == "ridge consistent=True lambda_r=0.0, full batches"]
     assert ridge[ridge["best"]]["method"].tolist() == [ridge.sort_values("iterations 1e-10")["method"].iloc[0]]
@@ -184,7 +184,9 @@ def test_the_winner_its_budget_and_whom_it_beats(lines: list[Line]) -> None:
 
 
 @pytest.mark.usefixtures("fresh_client")
-def test_the_same_tables_come_from_wandb(small: Path, lines: list[Line], wandb_server: Wandb, tmp_path: Path) -> None:
+def test_the_same_tables_come_from_wandb(
+    small: Path, lines: list[MethodCurve], wandb_server: Wandb, tmp_path: Path
+) -> None:
     store = Store(str(small))
     wandb_server.load("p", as_runs(store, "theory-small"))
     pulled = pull(f"{ADDRESS}/theory-small", store=store, cache=tmp_path)
@@ -194,7 +196,7 @@ def test_the_same_tables_come_from_wandb(small: Path, lines: list[Line], wandb_s
     assert verdicts(theirs) == verdicts(lines)
 
 
-def test_a_rival_is_told_apart_by_the_interval_of_the_difference_alone(lines: list[Line]) -> None:
+def test_a_rival_is_told_apart_by_the_interval_of_the_difference_alone(lines: list[MethodCurve]) -> None:
     ours = next(one for one in lines if one.label == "usam polyak-deterministic rho=2.5")
     rival = next(one for one in lines if one.label == "khanh2024" and one.title == ours.title)
     ours = replace(ours, candidates={})
@@ -231,7 +233,7 @@ def test_an_undecided_method_stays_on_the_page(small: Path, tmp_path: Path) -> N
     assert "| undecided: lr=10.0 " in page
 
 
-def test_bold_and_sentences_are_of_one_family(lines: list[Line]) -> None:
+def test_bold_and_sentences_are_of_one_family(lines: list[MethodCurve]) -> None:
     table = methods(lines)
     best = table[table["best"]].set_index("problem")["method"]
     for race in pairs_of(lines):
@@ -242,7 +244,7 @@ def test_bold_and_sentences_are_of_one_family(lines: list[Line]) -> None:
             assert not row["marked"], row
 
 
-def test_a_bound_above_the_start_is_vacuous(lines: list[Line]) -> None:
+def test_a_bound_above_the_start_is_vacuous(lines: list[MethodCurve]) -> None:
     line = next(one for one in lines if one.label == "usam polyak rho=0.1" and one.problem.kind == "ridge")
     (rate, _) = line.statements
     assert rate.stays > line.start[1] and line.verdict(rate) == "vacuous"
@@ -272,7 +274,7 @@ def test_the_command_prints_both_tables_and_writes_figures_and_data(
     assert "**does not hold**" not in out and "violations of" not in out
 
 
-def test_the_figures_are_drawn_on_log_axes_and_hide_nothing(lines: list[Line]) -> None:
+def test_the_figures_are_drawn_on_log_axes_and_hide_nothing(lines: list[MethodCurve]) -> None:
     for width in ("page", "column"):
         for drawn in theory_figures(lines, "small", width):
             (ax,) = drawn.figure.axes

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from polysweep.analysis.data.frames import Protocol, Pulled, frame, typed
+from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, typed
 from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
 from polysweep.analysis.published.comparison import compare, load_published
 
@@ -78,7 +78,7 @@ class World:
     task: str = ""  # only one of the two
 
 
-def drawn(world: World, rng: np.random.Generator) -> Pulled:
+def drawn(world: World, rng: np.random.Generator) -> RunSet:
     """One draw of a world: `runs` as a pull has them. Top-5 is saturated on CIFAR-10, on CIFAR-100 it is the top-1."""
     grid = itertools.product(("usam", "sam"), ("resnet20", "resnet32"), ("cifar10", "cifar100"), (0.0, 5e-4),
                              (0.1, 0.2, 0.3, 0.4), CANDIDATES)  # fmt: skip
@@ -107,7 +107,7 @@ def drawn(world: World, rng: np.random.Generator) -> Pulled:
     )  # fmt: skip
     measured = [name for name in runs if name.startswith(("best/", "last/"))]
     runs[measured] = runs[measured].mask(lost)
-    protocol = Protocol("world", "test/top1", "maximize", (*FIELDS, "scheduler"), ("lr", "lr_min"))
+    protocol = SelectionRule("world", "test/top1", "maximize", (*FIELDS, "scheduler"), ("lr", "lr_min"))
     table = pa.table({name: typed([None if pd.isna(v) else v for v in runs[name].tolist()]) for name in runs})
     history = table.select(["trial_id", "epoch"]).append_column("step", table["epoch"])
     for name in ("test/top1", "test/top5"):
@@ -116,7 +116,7 @@ def drawn(world: World, rng: np.random.Generator) -> Pulled:
     def load(names: Any) -> pa.Table:
         return history.select([name for name in names or history.column_names if name in history.column_names])
 
-    return Pulled(protocol, frame(table), load)
+    return RunSet(protocol, frame(table), load)
 
 
 CLAIMS: Final = (BEST, FALLS_OFF, DROPS_LESS, STEP_SIZE, SAFEGUARD)

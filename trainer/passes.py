@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Pass:
+class LossAndGrad:
     """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
 
     `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None where nobody knows it.
@@ -41,7 +41,7 @@ class Pass:
         return self.square.sqrt()
 
 
-class LazyPass(Pass):
+class LazyPass(LossAndGrad):
     """A pass of a convex task: its values are computed where they are asked for, as most optimizers need no loss.
 
     `value` gives f - f* where `star` is f*, and f itself where `star` is None.

@@ -40,7 +40,7 @@ SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True)
-class Protocol:
+class SelectionRule:
     """Which runs belong together, and what chooses among them.
 
     A *cell* is one choice of the fields `cell`; its *candidates* are the choices of the fields `tuned`; the runs of a
@@ -68,7 +68,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class RunSet:
     """The runs of a study.
 
     `runs`: trial_id, sweep, outcome, every config field, `best_epoch`, `best/<column>` (at the best epoch of the
@@ -76,7 +76,7 @@ class Pulled:
     best and no last values. Columns are of Arrow types: None comes back as <NA>, and NaN as NaN.
     """
 
-    protocol: Protocol
+    protocol: SelectionRule
     runs: pd.DataFrame
     load: Callable[[Sequence[str] | None], pa.Table]
     """Reads columns of the history, all where None; a column that nobody logged is left out."""
@@ -101,7 +101,7 @@ def names_of(names: str | Iterable[str] | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def direction(metric: str, protocol: Protocol) -> bool | None:
+def direction(metric: str, protocol: SelectionRule) -> bool | None:
     """Whether a larger value of a metric is better; None where neither its name nor the protocol tells.
 
     The protocol tells it of its own metric, and of the same one of another set (`val/top1`, `test/top1`).
@@ -150,7 +150,7 @@ def typed(values: Sequence[Any]) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], protocol: Protocol) -> dict[str, Any]:
+def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], protocol: SelectionRule) -> dict[str, Any]:
     """The columns `best_epoch`, `stalled`, `cap_share`, `zero_share`, `best/*` and `last/*` of `runs`.
 
     `history` holds the rows of the runs one after the other, `rows` of them each. Of several best epochs the first
@@ -273,7 +273,7 @@ def _as_text(table: pa.Table, names: set[str]) -> pa.Table:
     return table
 
 
-def require_metric(pulled: Pulled, metric: str, option: str) -> None:
+def require_metric(pulled: RunSet, metric: str, option: str) -> None:
     """Raise `UserError` with the metrics that there are where this one was never logged."""
     if any(f"{which}/{metric}" in pulled.runs and pulled.runs[f"{which}/{metric}"].notna().any() for which in EPOCHS):
         return

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from polysweep.analysis.data.cache import EMPTY, Cache, Cached
-from polysweep.analysis.data.frames import Protocol, Pulled, empty_history, frame, joined, runs_of, scores, typed
+from polysweep.analysis.data.frames import RunSet, SelectionRule, empty_history, frame, joined, runs_of, scores, typed
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import FINAL, TrialState
@@ -28,13 +28,13 @@ COLUMNS: Final = "2"
 _CHUNK: Final = 500
 
 
-def protocol_of(sweep: Sweep, source: str) -> Protocol:
+def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
     """The protocol of a sweep."""
     metric, settings = sweep.metric, sweep.settings
     ranges = {(variant, name): one for variant, name, one in settings.ranges}
     fields, names = dict.fromkeys(sweep.cell_fields), {name for trial in sweep.trials for name in trial.cell}
     cell = tuple(name for name in fields if name in names)
-    return Protocol(
+    return SelectionRule(
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
         project=settings.project, entity=settings.entity, ranges=ranges,
     )  # fmt: skip
@@ -52,14 +52,14 @@ def with_current_columns(history: pa.Table) -> pa.Table:
     return history
 
 
-def with_variants(runs: pa.Table, sweep: Sweep, protocol: Protocol) -> pa.Table:
+def with_variants(runs: pa.Table, sweep: Sweep, protocol: SelectionRule) -> pa.Table:
     """The runs with the variant of each, where its ranges are needed."""
     if not protocol.ranges:
         return runs
     return runs.append_column("variant", pa.array([trial.variant for trial in sweep.trials], pa.int64()))
 
 
-def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
+def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     """Read the sweep `name`; `cache` is where what was read is kept, None for nowhere.
 
     Raises `StoreError` for an unknown sweep and for a finished trial without its whole history.
@@ -93,10 +93,10 @@ def pull_store(name: str, store: Store, cache: Path | None) -> Pulled:
     shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
-    return Pulled(protocol, frame(with_variants(shown, sweep, protocol)), found.history)
+    return RunSet(protocol, frame(with_variants(shown, sweep, protocol)), found.history)
 
 
-def _scored(runs: pa.Table, history: pa.Table, protocol: Protocol) -> pa.Table:
+def _scored(runs: pa.Table, history: pa.Table, protocol: SelectionRule) -> pa.Table:
     """The runs with what they scored, before their records."""
     fresh = scores(history, runs["rows"].to_pylist(), runs["recorded"].to_pylist(), protocol)
     plain = [name for name in runs.column_names if name not in fresh]

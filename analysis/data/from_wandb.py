@@ -15,8 +15,8 @@ import pyarrow as pa
 from polysweep.analysis.data.address import Address
 from polysweep.analysis.data.cache import EMPTY, Cache, Cached
 from polysweep.analysis.data.foreign_text import short
-from polysweep.analysis.data.frames import Pulled, empty_history, joined
-from polysweep.analysis.data.wandb_api import Project, RemoteRun, Wanted, unreadable
+from polysweep.analysis.data.frames import RunSet, empty_history, joined
+from polysweep.analysis.data.wandb_api import HistorySlice, Project, RemoteRun, unreadable
 from polysweep.analysis.data.wandb_frames import Request, pulled_of
 from polysweep.sweeps.store.sweep_index import to_json
 from polysweep.trainer.errors import UserError
@@ -26,7 +26,7 @@ __all__ = ["Request", "counts", "last_request", "pull_wandb", "read_wandb"]
 
 def pull_wandb(
     address: Address, request: Request, cache: Path, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> Pulled:
+) -> RunSet:
     """Fetch the runs that are new or have changed, and of their histories the new rows.
 
     Raises `UserError` for an unknown project, where no run matches, and where a history has not the rows that the
@@ -70,7 +70,7 @@ def pull_wandb(
         return pulled
 
 
-def read_wandb(address: Address, cache: Path) -> Pulled:
+def read_wandb(address: Address, cache: Path) -> RunSet:
     """What the last pull fetched, without asking the server.
 
     Raises `UserError` where nothing was pulled yet, or not all of it.
@@ -132,10 +132,10 @@ def _fetch(
     for run in changed:
         kept = past.get(run.id)
         if kept is None:
-            wanted += [Wanted(run.id, 0, max(run.last_step, 0), run.rows)] if run.rows else []
+            wanted += [HistorySlice(run.id, 0, max(run.last_step, 0), run.rows)] if run.rows else []
         else:  # its last row comes again, to see whether it is still the same
             first = int(kept["_step"][-1].as_py())
-            wanted.append(Wanted(run.id, first, max(run.last_step, first), run.rows - kept.num_rows + 1))
+            wanted.append(HistorySlice(run.id, first, max(run.last_step, first), run.rows - kept.num_rows + 1))
     arrived = 0
 
     def count(runs: int) -> None:
@@ -153,7 +153,7 @@ def _fetch(
         if not is_same or found[run.id].num_rows != run.rows:
             wrong.append(run)
     if wrong:  # it was written anew, or is being written: once more, whole
-        again = [Wanted(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
+        again = [HistorySlice(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
         found |= dict(project.histories(again, lambda _: None))
         found |= {run.id: pa.table({}) for run in wrong if not run.rows}
     return found, [run.id for run in wrong if found[run.id].num_rows != run.rows and run.state != "running"]
@@ -195,7 +195,7 @@ def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
     }
 
 
-def counts(pulled: Pulled) -> str:
+def counts(pulled: RunSet) -> str:
     """`70 finished, 2 diverged`."""
     found = Counter(pulled.runs["outcome"].tolist())
     return ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

@@ -9,7 +9,7 @@ from typing import Any
 
 from polysweep.analysis.data.address import SCHEME, Address
 from polysweep.analysis.data.cache import cache_root
-from polysweep.analysis.data.frames import Pulled, names_of
+from polysweep.analysis.data.frames import RunSet, names_of
 from polysweep.analysis.data.from_store import pull_store
 from polysweep.analysis.data.from_wandb import Request, last_request, pull_wandb, read_wandb
 from polysweep.sweeps.store.store import Store
@@ -33,7 +33,7 @@ def pull(
     tuned: str | Iterable[str] | None = None,
     ignore: str | Iterable[str] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Pulled:
+) -> RunSet:
     """Runs and history of a sweep in a Store, or of a `wandb://entity/project[/tag]`.
 
     Args:

@@ -70,7 +70,7 @@ class RemoteRun:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class HistorySlice:
     """A part of a run's history: its rows with first <= _step <= last, `rows` of them."""
 
     run: str
@@ -180,7 +180,9 @@ class Project:
             raise UserError(f"{self.address}: the W&B server gave no answer: {_first_line(error)}") from None
         return answer
 
-    def histories(self, wanted: Sequence[Wanted], progress: Callable[[int], None]) -> Iterator[tuple[str, pa.Table]]:
+    def histories(
+        self, wanted: Sequence[HistorySlice], progress: Callable[[int], None]
+    ) -> Iterator[tuple[str, pa.Table]]:
         """By run its rows in the order of their steps. `progress` is told of every run that has arrived."""
         pool = ThreadPoolExecutor(REQUESTS_AT_ONCE)
         try:
@@ -193,13 +195,13 @@ class Project:
         finally:
             pool.shutdown(cancel_futures=True)  # of an error nobody asks what else was to come
 
-    def _windows(self, wanted: Wanted) -> pa.Table:
+    def _windows(self, wanted: HistorySlice) -> pa.Table:
         """A long history, in pieces that are never sampled."""
         starts = range(wanted.first, wanted.last + 1, WINDOW)
-        pieces = [Wanted(wanted.run, at, min(at + WINDOW - 1, wanted.last), WINDOW) for at in starts]
+        pieces = [HistorySlice(wanted.run, at, min(at + WINDOW - 1, wanted.last), WINDOW) for at in starts]
         return joined([table for batch in _batches(pieces) for table in self._batch(batch)])
 
-    def _batch(self, batch: Sequence[Wanted]) -> list[pa.Table]:
+    def _batch(self, batch: Sequence[HistorySlice]) -> list[pa.Table]:
         """The histories of a batch, in one request: one alias a run, its rows as lines of JSON."""
         fields = " ".join(
             f"r{at}: run(name: {json.dumps(one.run)}) "
@@ -230,8 +232,8 @@ def unreadable(address: Address, run: str, why: str) -> str:
     return f"{address}: run {short(run)} cannot be read: {short(why)}; --filter '{without}' leaves it out"
 
 
-def _batches(wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-    batch: list[Wanted] = []
+def _batches(wanted: Sequence[HistorySlice]) -> Iterator[list[HistorySlice]]:
+    batch: list[HistorySlice] = []
     rows = 0
     for one in wanted:
         if batch and (rows + one.rows > ROWS_PER_REQUEST or len(batch) == RUNS_PER_REQUEST):

@@ -24,7 +24,16 @@ from polysweep.analysis.data.foreign_fields import (
     outcome_of,
     require_mapping,
 )
-from polysweep.analysis.data.frames import SPECIAL, Protocol, Pulled, empty_history, frame, last_known, scores, typed
+from polysweep.analysis.data.frames import (
+    SPECIAL,
+    RunSet,
+    SelectionRule,
+    empty_history,
+    frame,
+    last_known,
+    scores,
+    typed,
+)
 from polysweep.analysis.data.from_store import protocol_of, with_current_columns, with_variants
 from polysweep.sweeps.spec.sweep import Sweep
 from polysweep.sweeps.store.sweep_index import from_json
@@ -45,7 +54,7 @@ class Request:
     spec: Mapping[str, Any] | None  # a sweep, as `sweep_index.to_json`
 
 
-def pulled_of(address: Address, request: Request, cached: Cached) -> Pulled:
+def pulled_of(address: Address, request: Request, cached: Cached) -> RunSet:
     """The frames of what a pull has fetched.
 
     Raises `UserError` where the request names what no run has, and where a finished trial lacks rows.
@@ -101,7 +110,7 @@ class _Row:
     rows: int
 
 
-def _of_sweep(fetched: _Fetched, sweep: Sweep) -> Pulled:
+def _of_sweep(fetched: _Fetched, sweep: Sweep) -> RunSet:
     """The trials of a sweep in the order of its spec, also those without a run."""
     protocol = protocol_of(sweep, str(fetched.address))
     places = {trial_id: at for at, trial_id in enumerate(fetched.ids)}
@@ -124,16 +133,16 @@ def _of_sweep(fetched: _Fetched, sweep: Sweep) -> Pulled:
                 f"polysweep sync {sweep.name} uploads what W&B lacks"
             )
     table = _table(rows, fetched.history(None), outcomes, protocol)
-    return Pulled(protocol, frame(with_variants(table, sweep, protocol)), fetched.history)
+    return RunSet(protocol, frame(with_variants(table, sweep, protocol)), fetched.history)
 
 
-def _of_project(fetched: _Fetched) -> Pulled:
+def _of_project(fetched: _Fetched) -> RunSet:
     """All runs of a project, in the order of their values."""
     request, address = fetched.request, fetched.address
     metric, goal = metric_of(address, request.metric, request.goal, fetched.history(None))
     tuned = tuple(request.tuned)
     cell = cell_fields(address, fetched.configs, tuned, request.ignore)
-    protocol = Protocol(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
+    protocol = SelectionRule(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
     fetched.order = in_order(fetched.configs, [*cell, *tuned, "seed"])
     rows = [
         _Row(fetched.ids[at], fetched.runs[at], fetched.configs[at], fetched.origins[at], fetched.lengths[at])
@@ -145,10 +154,10 @@ def _of_project(fetched: _Fetched) -> Pulled:
         "diverged" if outcome == "finished" and last is not None and not math.isfinite(last) else outcome
         for outcome, last in zip([outcome_of(row.run, bool(row.origin)) for row in rows], lasts, strict=True)
     ]
-    return Pulled(protocol, frame(_table(rows, history, outcomes, protocol)), fetched.history)
+    return RunSet(protocol, frame(_table(rows, history, outcomes, protocol)), fetched.history)
 
 
-def _table(rows: Sequence[_Row], history: pa.Table, outcomes: Sequence[str], protocol: Protocol) -> pa.Table:
+def _table(rows: Sequence[_Row], history: pa.Table, outcomes: Sequence[str], protocol: SelectionRule) -> pa.Table:
     """`runs` of rows whose history is given, one run after the other."""
     lengths, runs = [row.rows for row in rows], [row.run for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row.config))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import Pulled, plain
+from polysweep.analysis.data.frames import RunSet, plain
 from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS, cell_text
@@ -152,7 +152,7 @@ def load_published(name: str, seeds: int = 3) -> Published:
 
 
 def compare(
-    pulled: Pulled, published: Published, *, epoch: str = "best", where: Mapping[str, str] | None = None
+    pulled: RunSet, published: Published, *, epoch: str = "best", where: Mapping[str, str] | None = None
 ) -> Compared:
     """Every published cell beside ours.
 
@@ -203,7 +203,7 @@ def _standing_for(cells: Mapping[Any, Any], dataset: str, reading: Reading) -> d
     return {(*key[:2], dataset, *key[3:]): cell for key, cell in cells.items() if key[2] == taken}
 
 
-def _selection(pulled: Pulled, metric: str, epoch: str) -> Selection:
+def _selection(pulled: RunSet, metric: str, epoch: str) -> Selection:
     split, _, kind = pulled.protocol.metric.partition("/")
     own = f"{split}/{metric.rpartition('/')[2]}"
     return select(

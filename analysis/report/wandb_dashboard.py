@@ -10,7 +10,7 @@ import warnings
 from typing import Any, Final
 
 from polysweep.analysis.data.address import Address
-from polysweep.analysis.data.frames import Pulled
+from polysweep.analysis.data.frames import RunSet
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment
 from polysweep.trainer.wandb_runs import logged_in
@@ -19,7 +19,7 @@ TITLE: Final = "polysweep"
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
 
-def place_of(pulled: Pulled) -> tuple[str | None, str]:
+def place_of(pulled: RunSet) -> tuple[str | None, str]:
     """Entity and project of the runs: those of a wandb:// address, else the ones that runs are logged to."""
     if pulled.protocol.source.startswith("wandb://"):
         address = Address.parse(pulled.protocol.source)
@@ -34,7 +34,7 @@ def view_id(name: str) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:11])
 
 
-def workspace(pulled: Pulled, entity: str, project: str) -> Any:
+def workspace(pulled: RunSet, entity: str, project: str) -> Any:
     """The view: runs with the sweep's tag, grouped by their config without the seed, and the panels of the report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -119,7 +119,7 @@ def definition(view: Any) -> dict[str, Any]:
     return found
 
 
-def save(pulled: Pulled) -> tuple[str, bool]:
+def save(pulled: RunSet) -> tuple[str, bool]:
     """Create the view of a sweep, or bring it up to date; its address, and whether it is new.
 
     Raises `UserError` without a key, where the server cannot be used, and for an unknown project.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from polysweep.analysis.data.frames import Protocol
+from polysweep.analysis.data.frames import SelectionRule
 from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, shown
 from polysweep.trainer.history import METRICS, is_accuracy, shown_number
 
@@ -132,7 +132,7 @@ def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict
     }
 
 
-def choice(ranked: Sequence[Mapping[str, Any]], protocol: Protocol, maximal: bool) -> dict[str, Any]:
+def choice(ranked: Sequence[Mapping[str, Any]], protocol: SelectionRule, maximal: bool) -> dict[str, Any]:
     """How a cell was decided, from its candidates in the order of their ranks."""
     winner, others = ranked[0], ranked[1:]
     comparable = [row for row in others if row["scored"] and not row["lacking"]]
@@ -153,7 +153,7 @@ def choice(ranked: Sequence[Mapping[str, Any]], protocol: Protocol, maximal: boo
 
 
 def _is_at_edge(
-    name: str, winner: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]], protocol: Protocol
+    name: str, winner: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]], protocol: SelectionRule
 ) -> bool:
     """Whether a tuned field's chosen value is at an end of its range, or if it has none of what was tried."""
     chosen = winner.get(name)

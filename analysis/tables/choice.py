@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import EPOCHS, Pulled, direction, plain, require_metric, scores
+from polysweep.analysis.data.frames import EPOCHS, RunSet, direction, plain, require_metric, scores
 from polysweep.analysis.tables.candidates import (
     OF_CHOICE,
     OF_RUNS,
@@ -28,7 +28,7 @@ from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.history import METRICS, SPLITS
 
 
-def select(pulled: Pulled, *, metric: str | None = None, epoch: str = "best", by: str | None = None) -> Selection:
+def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by: str | None = None) -> Selection:
     """Choose one candidate per cell.
 
     Candidates of a cell are its choices of the tuned parameters. The winner is the first, in the order of the spec, of
@@ -96,7 +96,7 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return found
 
 
-def _require(pulled: Pulled, metric: str, option: str) -> None:
+def _require(pulled: RunSet, metric: str, option: str) -> None:
     """Raise `UserError` for a metric that cannot be reported."""
     there = pulled.logged or list(METRICS)
     numbers = [name for name in there if not name.startswith("_") and _is_number(pulled, name)]
@@ -109,13 +109,13 @@ def _require(pulled: Pulled, metric: str, option: str) -> None:
         require_metric(pulled, metric, option)
 
 
-def _is_number(pulled: Pulled, name: str) -> bool:
+def _is_number(pulled: RunSet, name: str) -> bool:
     """Whether a column can be averaged; of one that was never measured the type is not known."""
     column = pulled.runs.get(f"last/{name}")
     return column is None or bool(column.isna().all()) or pd.api.types.is_numeric_dtype(column.dtype)
 
 
-def _runs(pulled: Pulled, metric: str, epoch: str, by: str, maximal: bool) -> list[dict[str, Any]]:
+def _runs(pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool) -> list[dict[str, Any]]:
     """Per run what the choice needs: the fields of its cell, `value` (reported), `score` (chooses)."""
     protocol, runs = pulled.protocol, pulled.runs
     fields = [*protocol.cell, *protocol.tuned, *TABLE_KEYS, *OF_RUNS[:-2], "variant"]
@@ -131,7 +131,7 @@ def _runs(pulled: Pulled, metric: str, epoch: str, by: str, maximal: bool) -> li
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _rescored(pulled: Pulled, metric: str, by: str, maximal: bool) -> dict[str, list[Any]]:
+def _rescored(pulled: RunSet, metric: str, by: str, maximal: bool) -> dict[str, list[Any]]:
     """The values at the best epoch by another metric than the sweep's."""
     names = [
         name for name in dict.fromkeys(["epoch", "_step", metric, by]) if name in ("epoch", "_step", *pulled.logged)

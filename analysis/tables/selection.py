@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import Pulled, direction
+from polysweep.analysis.data.frames import RunSet, direction
 from polysweep.analysis.tables.statistics import (
     Candidates,
     Difference,
@@ -45,7 +45,7 @@ class Selection:
     `candidates`: one row per candidate with its `rank` in the cell, 1 the chosen one, and its `score`.
     """
 
-    pulled: Pulled
+    pulled: RunSet
     metric: str  # reported
     epoch: str  # best or last
     by: str  # the metric that chose

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from polysweep.analysis.theory.curves import (FAILS, FINAL, HIT, PUBLISHED, Line)
+from polysweep.analysis.theory.curves import (FAILS, FINAL, HIT, PUBLISHED, MethodCurve)
 from polysweep.analysis.tables.selection import CAPPED
 from polysweep.analysis.tables.statistics import (LEVEL, Difference, difference, fewer_is_better, holm, p_text)
 from polysweep.trainer.convex import bounds
@@ -21,7 +21,7 @@ from polysweep.trainer.convex.guarantees import (decreasing_step, radius_and_ste
 VIOLATIONS: Final = ("gamma", "descent", "lemmas")
 
 
-def methods(lines: Sequence[Line]) -> pd.DataFrame:
+def methods(lines: Sequence[MethodCurve]) -> pd.DataFrame:
     """One row per line: final relative suboptimality, iterations to 1e-6 and 1e-10, budget, steps at the cap.
 
     `best` is the first of its problem: the fewest iterations to 1e-10, then to 1e-6, then the least final value.
@@ -63,7 +63,7 @@ def methods(lines: Sequence[Line]) -> pd.DataFrame:
     return frame.assign(best=frame.index.isin(first) & (frame["n"] > 0), marked=marked)
 
 
-def checks(lines: Sequence[Line]) -> pd.DataFrame:
+def checks(lines: Sequence[MethodCurve]) -> pd.DataFrame:
     """One row per line and statement of the paper: the bound, what was measured, the verdict, violations."""
     rows = []
     for line in lines:
@@ -86,7 +86,7 @@ def checks(lines: Sequence[Line]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def verdicts(lines: Sequence[Line]) -> list[str]:
+def verdicts(lines: Sequence[MethodCurve]) -> list[str]:
     """Whom each Polyak line beats; what does not hold or is vacuous; caps that hold always; choices at an edge."""
     found = races(lines)
     for line in lines:
@@ -119,8 +119,8 @@ def verdicts(lines: Sequence[Line]) -> list[str]:
 class Race:
     """A method against another of its problem: by how much it is ahead, and the p value after Holm."""
 
-    line: Line
-    rival: Line
+    line: MethodCurve
+    rival: MethodCurve
     unit: str  # iterations, or final
     found: Difference
     p: float
@@ -133,7 +133,7 @@ class Race:
         return "ahead of" if self.found.is_above else "behind"
 
 
-def pairs_of(lines: Sequence[Line]) -> list[Race]:
+def pairs_of(lines: Sequence[MethodCurve]) -> list[Race]:
     """Every pair of methods of one problem, Polyak lines before the others, by the interval of their difference.
 
     In iterations to 1e-10 if every repeat of the first comes so far; a rival that does not counts with all of its
@@ -149,14 +149,14 @@ def pairs_of(lines: Sequence[Line]) -> list[Race]:
     return [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
-def races(lines: Sequence[Line]) -> list[str]:
+def races(lines: Sequence[MethodCurve]) -> list[str]:
     """Per Polyak line whom of the others it is ahead of."""
     every = [race for race in pairs_of(lines) if race.line.is_ours and not race.rival.is_ours]
     by_line = [[race for race in every if race.line is line] for line in lines]
     return [f"{members[0].line.title}: {_race(members)}" for members in by_line if members]
 
 
-def _against(line: Line, other: Line) -> tuple[str, Difference]:
+def _against(line: MethodCurve, other: MethodCurve) -> tuple[str, Difference]:
     reached, of = line.iterations(HITS[-1])
     unit, column = ("iterations", HIT) if len(reached) == of else ("final", FINAL)
     ours, theirs = (fewer_is_better(one.last_values(column)) for one in (line, other))
@@ -197,7 +197,7 @@ def _rival(race: Race) -> str:
     return f"{race.rival.label} (by {at_least}{found.estimate:{form}} {interval}, {p_text(race.p)})"
 
 
-def _remarks(line: Line) -> list[str]:
+def _remarks(line: MethodCurve) -> list[str]:
     """Where a sentence of the paper does not hold numerically."""
     run = line.run
     if run["scheduler"] not in PUBLISHED or run.get("scheduler_options.setting") != "stochastic":
@@ -217,7 +217,7 @@ def _remarks(line: Line) -> list[str]:
     ]
 
 
-def by_problem(lines: Sequence[Line]) -> Iterator[tuple[str, list[Line]]]:
+def by_problem(lines: Sequence[MethodCurve]) -> Iterator[tuple[str, list[MethodCurve]]]:
     """The lines of every problem, in the order of the sweep."""
     titles = dict.fromkeys(line.title for line in lines)
     for title in titles:

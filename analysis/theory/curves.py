@@ -55,7 +55,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Line:
+class MethodCurve:
     """One method on one problem: the chosen configuration of a cell and the histories of its finished runs."""
 
     label: str
@@ -285,7 +285,7 @@ class Line:
         return [float(value) for value in last[name].dropna()], len(last)
 
 
-def lines_of(selection: Selection) -> list[Line]:
+def lines_of(selection: Selection) -> list[MethodCurve]:
     """The chosen configuration of every cell of which a run has ended.
 
     Raises `UserError` where a task is not convex with known constants, where the sweep was not run with the columns of
@@ -315,7 +315,7 @@ def lines_of(selection: Selection) -> list[Line]:
     lost = {selection.key(run): str(run["trial_id"]) for run in selection.values.to_dict("records")
             if run["outcome"] in ("diverged", "failed", "stopped")}  # fmt: skip
     begun = {selection.cell_key(run): trial_id for trial_id, run in by_id.items() if run["outcome"] != "new"}
-    found: list[Line] = []
+    found: list[MethodCurve] = []
     for cell in cells:
         ids = members.get(selection.key(cell), [])
         first = (
@@ -330,7 +330,7 @@ def lines_of(selection: Selection) -> list[Line]:
 
 def _line(
     selection: Selection, cell: Mapping[Any, Any], run: Mapping[Any, Any], history: pd.DataFrame, shared: set[str]
-) -> Line:
+) -> MethodCurve:
     head = "task_options."
     options = {
         str(name).removeprefix(head): _value(value)
@@ -346,7 +346,7 @@ def _line(
         for column in (FINAL, HIT)
         if not cell["undecided"] and f"last/{column}" in selection.pulled.runs
     }
-    line = Line(_label(selection, run, cell), title, problem, size, cell, run, history, candidates)
+    line = MethodCurve(_label(selection, run, cell), title, problem, size, cell, run, history, candidates)
     if line.is_ours and not line.decreases and line.smooth * line.rho > 1 + COVERED:
         letter = "L" if line.is_full else "L_max"
         raise UserError(

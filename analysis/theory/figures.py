@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from polysweep.analysis.theory.curves import (Line, Statement)
+from polysweep.analysis.theory.curves import (MethodCurve, Statement)
 from polysweep.analysis.figures.files import (NamedFigure, figure_name)
 from polysweep.analysis.figures.gallery import WIDTHS
 from polysweep.analysis.figures.panels import titled
@@ -38,14 +38,14 @@ NAMES: Final = {
 }
 
 
-def theory_figures(lines: Sequence[Line], name: str, width: str = "page") -> Iterator[NamedFigure]:
+def theory_figures(lines: Sequence[MethodCurve], name: str, width: str = "page") -> Iterator[NamedFigure]:
     """Per problem the curves of all methods; of those with a bound also distance and averaged iterates beside it."""
     if width not in WIDTHS:
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
     return one_at_a_time(_all(lines, name, WIDTHS[width]))
 
 
-def _all(lines: Sequence[Line], name: str, inches: float) -> Iterator[NamedFigure]:
+def _all(lines: Sequence[MethodCurve], name: str, inches: float) -> Iterator[NamedFigure]:
     for title, members in by_problem([line for line in lines if not line.is_lost]):
         looks = _looks(members)
         for kind, column in PANELS.items():
@@ -67,7 +67,7 @@ def _all(lines: Sequence[Line], name: str, inches: float) -> Iterator[NamedFigur
             yield titled(figure_name(f"{kind}-{words}", {}), figure, data, text, caption)
 
 
-def curve_data(line: Line, kind: str) -> pd.DataFrame:
+def curve_data(line: MethodCurve, kind: str) -> pd.DataFrame:
     """What is drawn of a line: columns method, step, n, mean, std, bound (NaN where the paper claims none)."""
     column = PANELS[kind]
     means = line.means
@@ -119,13 +119,13 @@ def plot_theory(
     return ax
 
 
-def _bound(line: Line, kind: str) -> Statement | None:
+def _bound(line: MethodCurve, kind: str) -> Statement | None:
     """The statement whose bound stands in a figure."""
     wanted = "cesaro" if kind == "cesaro" else "rate"
     return next((one for one in line.statements if one.kind == wanted), None)
 
 
-def _looks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+def _looks(lines: Sequence[MethodCurve]) -> dict[str, dict[str, Any]]:
     return _looks_of([line.label for line in lines])
 
 

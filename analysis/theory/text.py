@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.theory.curves import (FAILS, Line)
+from polysweep.analysis.theory.curves import (FAILS, MethodCurve)
 from polysweep.analysis.tables.formats import markdown
 from polysweep.analysis.theory.checks import (VIOLATIONS, by_problem, checks, methods, verdicts)
 
 LEVELS = ("1e-6", "1e-10")
 
 
-def render_theory(lines: Sequence[Line], name: str) -> str:
+def render_theory(lines: Sequence[MethodCurve], name: str) -> str:
     """The whole text, Markdown."""
     methods_, checks_ = methods(lines), checks(lines)
     parts = [f"{name}: the paper's bounds beside what was measured"]
@@ -29,7 +29,7 @@ def render_theory(lines: Sequence[Line], name: str) -> str:
     return "\n\n".join(parts)
 
 
-def _constants(title: str, line: Line) -> str:
+def _constants(title: str, line: MethodCurve) -> str:
     problem = line.problem
     told = {
         "L": problem.L, "L_max": problem.L_max, "mu": problem.mu, "f*": problem.f_star,

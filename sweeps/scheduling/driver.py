@@ -1,6 +1,6 @@
 """Ray Tune schedules the stacks of a plan. Ray is imported here, in `tuning.py` and in `cluster.py` only.
 
-One Tune trial is one job of `decisions.Supply`: a class Trainable in a reused actor, one epoch a step. Tune's own
+One Tune trial is one job of `decisions.JobQueue`: a class Trainable in a reused actor, one epoch a step. Tune's own
 checkpoints and identities are not used: what a trial is and where it stands is the Store's.
 """
 
@@ -21,13 +21,13 @@ from ray import tune
 
 from polysweep.sweeps.job import Job, RowProgress
 from polysweep.sweeps.planning.stacks import StackPlan
-from polysweep.sweeps.scheduling.job_queue import Supply
+from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.scheduling.local_ray import local_ray, watched_cluster
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory, one_line_errors
 from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.launches import Registration
+from polysweep.sweeps.store.launches import LaunchLease
 from polysweep.sweeps.store.provenance import THIS_VERSION
 from polysweep.sweeps.store.states import FINAL, TrialState
 from polysweep.sweeps.store.store import Store
@@ -77,7 +77,7 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
     store = settings.store
     interruption = Interruption.of_process()
     with (
-        Registration(
+        LaunchLease(
             store,
             spec.name,
             asked=lambda: interruption.request(signal.SIGTERM),
@@ -91,7 +91,7 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
             interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
             _check_resources(spec, settings.address)
-            supply = Supply(spec, store, settings.data)
+            supply = JobQueue(spec, store, settings.data)
             offline = OfflineWriter(store, _flat_of(supply), (spec.name,)) if settings.wandb == "offline" else None
             try:
                 with Progress(supply.spec, supply.states()) as progress:
@@ -114,7 +114,7 @@ def launch(spec: SweepSpec, settings: Settings, check: Callable[[], None] = lamb
     return LaunchResult(supply.spec, states, int(failed or bool(left)), reason)
 
 
-def _flat_of(supply: Supply) -> Callable[[str], Mapping[str, Any]]:
+def _flat_of(supply: JobQueue) -> Callable[[str], Mapping[str, Any]]:
     """Looks up a trial's flat config, also of one that was proposed meanwhile."""
     known: dict[str, Mapping[str, Any]] = {}
 
@@ -142,13 +142,13 @@ class _Rounds:
 
     def __init__(
         self,
-        supply: Supply,
+        supply: JobQueue,
         settings: Settings,
         folder: str,
         progress: Progress,
         interruption: Interruption,
         offline: OfflineWriter | None,
-        registration: Registration,
+        registration: LaunchLease,
     ) -> None:
         self._supply = supply
         self._settings = settings

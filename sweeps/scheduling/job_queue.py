@@ -19,7 +19,7 @@ from polysweep.sweeps.store.store import Store, is_target_reached
 Curve = list[float | None]
 
 
-class Supply:
+class JobQueue:
     """The jobs of a sweep one after the other: what is left of known points, then, for bayes, new points.
 
     Everything it decides is in the Store before it is acted on.

@@ -24,7 +24,7 @@ _LAUNCH = re.compile(r"launch-([0-9a-f]+)\.json")
 log = logging.getLogger("polysweep.store")
 
 
-class Registration:
+class LaunchLease:
     """One launch of a sweep while it runs: `launch-<id>.json` beats, `stop-<id>` tells it and its workers to stop."""
 
     def __init__(

@@ -16,7 +16,7 @@ from polysweep.sweeps.store.claims import Lease
 from polysweep.sweeps.store.record import BEGUN
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.worker.heartbeat import Watch
-from polysweep.sweeps.worker.trial_run import Row
+from polysweep.sweeps.worker.trial_run import TrialRun
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.wandb_runs import Online, describe
 
@@ -35,10 +35,10 @@ class StackRun:
         self._store.files.gives_up = self._should_stop
         self._online = online
         self._interrupted = interrupted
-        self._going: list[Row] = []  # trials of the stack that have not ended
-        self._group: list[Row] = []  # what is trained now: those at one epoch, or one alone after an error
-        self._queue: list[list[Row]] = []  # what is trained after that
-        self._unsaved: dict[str, tuple[Row, Callable[[], Mapping[str, Any]]]] = {}
+        self._going: list[TrialRun] = []  # trials of the stack that have not ended
+        self._group: list[TrialRun] = []  # what is trained now: those at one epoch, or one alone after an error
+        self._queue: list[list[TrialRun]] = []  # what is trained after that
+        self._unsaved: dict[str, tuple[TrialRun, Callable[[], Mapping[str, Any]]]] = {}
         self._lock = threading.RLock()  # the watch saves what is due while an epoch is being trained
         self._saved_at = time.monotonic()
         self._epochs: Any = None
@@ -147,7 +147,7 @@ class StackRun:
             return False
         self._lease = self._store.claims.lease(self._job.launch)
         for values in self._job.configs:
-            row = Row.take(TrialConfig.parse(values), self._store, self._job, self._lease)
+            row = TrialRun.take(TrialConfig.parse(values), self._store, self._job, self._lease)
             if row is not None:
                 self._going.append(row)
         if not self._going:
@@ -244,7 +244,7 @@ class StackRun:
                         self._lose(row)
                     del self._unsaved[row.trial_id]
 
-    def _let_go(self, row: Row) -> None:
+    def _let_go(self, row: TrialRun) -> None:
         """After the final record."""
         if row not in self._going:
             return
@@ -253,7 +253,7 @@ class StackRun:
             self._online.finish(row.trial_id, row.record["outcome"])
         row.let_go()
 
-    def _lose(self, row: Row) -> None:
+    def _lose(self, row: TrialRun) -> None:
         """Another process has taken over: nothing more is written of this trial."""
         if row in self._going:
             self._going.remove(row)

@@ -22,7 +22,7 @@ from polysweep.trainer.history import METRICS, is_stalled, last_epochs
 log = logging.getLogger("polysweep.worker")
 
 
-class Row:
+class TrialRun:
     """One trial of the stack. What is written of it is written only while its claim is held."""
 
     def __init__(self, config: TrialConfig, claim: Claim, record: dict[str, Any], store: Store, job: Job) -> None:
@@ -37,7 +37,7 @@ class Row:
         self._best_value: float | None = None
 
     @classmethod
-    def take(cls, config: TrialConfig, store: Store, job: Job, lease: Lease) -> Row | None:
+    def take(cls, config: TrialConfig, store: Store, job: Job, lease: Lease) -> TrialRun | None:
         """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
         trial_id = config.trial_id
         claim = store.claim(trial_id, lease, over=job.over.get(trial_id, 0))
@@ -53,7 +53,7 @@ class Row:
         return row
 
     @classmethod
-    def _prepared(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> Row | None:
+    def _prepared(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> TrialRun | None:
         """Read where a claimed trial stands; None where it is final, or of another K."""
         trial_id = config.trial_id
         old = store.record(trial_id)

@@ -11,7 +11,7 @@ from torch import Tensor
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.coverage import problem_for
 from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
-from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, Seen, State
+from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, State, StepContext
 
 
 class Decreasing:
@@ -47,7 +47,7 @@ class Published(Scheduler):
         self._lr = torch.tensor([0.0 if _decreases(c) else _published(c)[1] for c in configs], **self.place)
         self._follows = Decreasing.of(configs, device, dtype)
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
         value = self._lr if self._follows is None else self._follows.step_size(seen.step, self._lr)
         return Gamma.of(value), state

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polysweep.trainer.convex.problem import problem_of
-from polysweep.trainer.passes import LazyPass, Pass
+from polysweep.trainer.passes import LazyPass, LossAndGrad
 from polysweep.trainer.streams import stream
 
 TILE: Final = 8
@@ -104,7 +104,7 @@ class Convex:
         """x^0 (d,): standard normal entries from the stream `init` of the trial's seed."""
         return torch.randn(self.problem.d, generator=stream(seed, "init"), dtype=torch.float64)
 
-    def pass_at(self, theta: Tensor, rows: Tensor, order: Tensor) -> Pass:
+    def pass_at(self, theta: Tensor, rows: Tensor, order: Tensor) -> LossAndGrad:
         """The pass at theta (K, d) on a mini-batch of `mini_batch`."""
         return self._on_batch(theta, rows, order) if rows.numel() else self._on_all(theta)
 
@@ -114,7 +114,7 @@ class Convex:
         assert gap is not None
         return gap
 
-    def _on_all(self, theta: Tensor) -> Pass:
+    def _on_all(self, theta: Tensor) -> LossAndGrad:
         delta = theta - self.x_star
         if self.problem.kind == "ridge" and self._is_definite:
             grad = _product(delta, self._hessian)
@@ -135,7 +135,7 @@ class Convex:
 
         return LazyPass(gap, grad, self.f_star)
 
-    def _on_batch(self, theta: Tensor, rows: Tensor, order: Tensor) -> Pass:
+    def _on_batch(self, theta: Tensor, rows: Tensor, order: Tensor) -> LossAndGrad:
         size = order.shape[1]
         if self.problem.kind == "ridge":
             residual = torch.bmm((theta - self.x_star).unsqueeze(1), rows.transpose(1, 2)).squeeze(1)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.optimizers.optimizer import Optimizer, Oracle, Proposal, State, StepSize
-from polysweep.trainer.passes import Pass
+from polysweep.trainer.optimizers.optimizer import Optimizer, Oracle, State, StepResult, StepSize
+from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.schedulers.scheduler import Gamma
 
 
@@ -66,7 +66,7 @@ class AdaSAM(Adaptive):
         floor = (self._eps**2).expand_as(theta)
         return {"m": torch.zeros_like(theta), "v": floor, "h": floor}
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
         ascent = _toward(x, self._rho)
@@ -76,7 +76,7 @@ class AdaSAM(Adaptive):
         v = torch.lerp(e.grad.square(), state["v"], self._beta2)
         h = torch.maximum(state["h"], v)
         new = self.along(theta, m / h.sqrt(), gamma)
-        return Proposal(new, {"m": m, "v": v, "h": h}, x, e, gamma)
+        return StepResult(new, {"m": m, "v": v, "h": h}, x, e, gamma)
 
 
 class LightSAM1(Adaptive):
@@ -96,7 +96,7 @@ class LightSAM1(Adaptive):
         """See `Optimizer`."""
         return {"u": self._eps**2, "v": self._eps**2}
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
         u = state["u"] + x.square.unsqueeze(1)
@@ -105,7 +105,7 @@ class LightSAM1(Adaptive):
         gamma = step_size(e, ascent)
         v = state["v"] + e.square.unsqueeze(1)
         new = self.along(theta, e.grad / v.sqrt(), gamma)
-        return Proposal(new, {"u": u, "v": v}, x, e, gamma)
+        return StepResult(new, {"u": u, "v": v}, x, e, gamma)
 
 
 class LightSAM2(Adaptive):
@@ -126,7 +126,7 @@ class LightSAM2(Adaptive):
         floor = (self._eps**2).expand_as(theta)
         return {"u": floor, "v": floor}
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
         u = torch.addcmul(state["u"], x.grad, x.grad)
@@ -135,7 +135,7 @@ class LightSAM2(Adaptive):
         gamma = step_size(e, ascent)
         v = torch.addcmul(state["v"], e.grad, e.grad)
         new = self.along(theta, e.grad / v.sqrt(), gamma)
-        return Proposal(new, {"u": u, "v": v}, x, e, gamma)
+        return StepResult(new, {"u": u, "v": v}, x, e, gamma)
 
 
 class LightSAM3(Adaptive):
@@ -156,7 +156,7 @@ class LightSAM3(Adaptive):
         floor, zero = (self._eps**2).expand_as(theta), torch.zeros_like(theta)
         return {"r": zero, "u": floor, "m": zero, "v": floor}
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:  # noqa: ARG002
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:  # noqa: ARG002
         """See `Optimizer`."""
         x = oracle(theta)
         r, u = self._moments(state["r"], state["u"], x.grad)
@@ -165,7 +165,7 @@ class LightSAM3(Adaptive):
         gamma = step_size(e, ascent)
         m, v = self._moments(state["m"], state["v"], e.grad)
         new = self.along(theta, m / v.sqrt(), gamma)
-        return Proposal(new, {"r": r, "u": u, "m": m, "v": v}, x, e, gamma)
+        return StepResult(new, {"r": r, "u": u, "m": m, "v": v}, x, e, gamma)
 
     def _moments(self, first: Tensor, second: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Both moments after one more gradient, (K, P)."""
@@ -191,7 +191,7 @@ class SASAM(Adaptive):
             "theta": torch.full((len(theta),), torch.inf, **self.place),
         }
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:
         """See `Optimizer`."""
         x = oracle(theta)
         old = oracle(state["previous"])
@@ -207,7 +207,7 @@ class SASAM(Adaptive):
         e = oracle(theta + ascent)
         gamma = Gamma.of(eta)
         new = self.along(theta, e.grad, gamma)
-        return Proposal(new, {"previous": theta, "eta": eta, "theta": ratio}, x, e, gamma)
+        return StepResult(new, {"previous": theta, "eta": eta, "theta": ratio}, x, e, gamma)
 
 
 def _norm(rows: Tensor) -> Tensor:
@@ -216,7 +216,7 @@ def _norm(rows: Tensor) -> Tensor:
     return lengths
 
 
-def _toward(x: Pass, length: Tensor) -> Tensor:
+def _toward(x: LossAndGrad, length: Tensor) -> Tensor:
     """Rows of `length` (K, 1) along the gradient; zero where that is zero: (K, P)."""
     norm = x.norm.unsqueeze(1)
     return torch.where(norm > 0, length / norm, 0.0) * x.grad

@@ -13,27 +13,27 @@ import torch
 from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.passes import Pass
+from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.schedulers.scheduler import Gamma
 
 State = Mapping[str, Tensor]
 
 
-Oracle = Callable[[Tensor], Pass]
+Oracle = Callable[[Tensor], LossAndGrad]
 """Evaluates the mini-batch at rows (K, P)."""
 
 
-StepSize = Callable[[Pass, Tensor], Gamma]
+StepSize = Callable[[LossAndGrad, Tensor], Gamma]
 """The rows' step sizes (K,) from the pass at e and the ascent e - x (K, P); to be called once in a step."""
 
 
-class Proposal(NamedTuple):
+class StepResult(NamedTuple):
     """The next rows (K, P), the next state, and what the step saw: the passes at x and at e, the step sizes."""
 
     theta: Tensor
     state: State
-    x: Pass
-    e: Pass
+    x: LossAndGrad
+    e: LossAndGrad
     gamma: Gamma
 
 
@@ -79,5 +79,5 @@ class Optimizer(ABC):
         return self.descend.initial(theta)
 
     @abstractmethod
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:
         """The update of step t = 0, 1, ..., a tensor (); evaluates the oracle and changes nothing."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.baseline_schedulers import Decreasing, published_radius
-from polysweep.trainer.optimizers.optimizer import Optimizer, Oracle, Proposal, State, StepSize
+from polysweep.trainer.optimizers.optimizer import Optimizer, Oracle, State, StepResult, StepSize
 
 
 class SGD(Optimizer):
@@ -25,12 +25,12 @@ class SGD(Optimizer):
         theta: Tensor,
         state: State,
         step: Tensor,  # noqa: ARG002
-    ) -> Proposal:
+    ) -> StepResult:
         """One pass at x; e = x."""
         x = oracle(theta)
         gamma = step_size(x, torch.zeros_like(x.grad))
         new, state = self.descend(theta, state, x.grad, gamma)
-        return Proposal(new, state, x, x, gamma)
+        return StepResult(new, state, x, x, gamma)
 
 
 def decay_power(config: TrialConfig) -> float:
@@ -59,14 +59,14 @@ class SharpnessAware(Optimizer):
         self._decays = any(decay_power(c) for c in configs)
         self._follows = Decreasing.of(configs, device, dtype)
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> Proposal:
+    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:
         """A pass at x, a pass at e."""
         x = oracle(theta)
         ascent = self._scale(x.norm, step).unsqueeze(1) * x.grad
         e = oracle(theta + ascent)
         gamma = step_size(e, ascent)
         new, state = self.descend(theta, state, e.grad, gamma)
-        return Proposal(new, state, x, e, gamma)
+        return StepResult(new, state, x, e, gamma)
 
     def _scale(self, norm: Tensor, step: Tensor) -> Tensor:
         """What the gradient at x is multiplied by: (K,)."""

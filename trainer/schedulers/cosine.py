@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, Seen, State
+from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, State, StepContext
 
 
 class Constant(Scheduler):
@@ -18,7 +18,7 @@ class Constant(Scheduler):
         super().__init__(configs, device, dtype)
         self._gamma = Gamma.of(torch.tensor([c.lr for c in configs], **self.place))
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
         return self._gamma, state
 
@@ -35,7 +35,7 @@ class Cosine(Scheduler):
         values = [cosine(c.lr or 0.0, c.lr_min or 0.0, epoch, c.epochs) for c in self.configs]
         self._now.copy_(torch.tensor(values, **self.place))
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
         return Gamma.of(self._now), state
 

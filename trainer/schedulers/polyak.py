@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, Seen, State
+from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, State, StepContext
 
 
 class Polyak(Scheduler):
@@ -19,7 +19,7 @@ class Polyak(Scheduler):
         self._lower_bound = torch.tensor([c.lower_bound for c in configs], **self.place)
         self._cap = torch.tensor([c.gamma_b for c in configs], **self.place)
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
         return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap, seen.square), state
 
@@ -36,7 +36,7 @@ class DeterministicPolyak(Scheduler):
         self._zero = torch.zeros(len(configs), **self.place)
         self._never = torch.zeros(len(configs), dtype=torch.bool, device=device)
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
         assert seen.gap is not None, "the config sees to it"
         excess = seen.gap - torch.linalg.vecdot(seen.grad, seen.ascent)

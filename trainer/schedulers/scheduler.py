@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.passes import Pass
+from polysweep.trainer.passes import LossAndGrad
 
 State = Mapping[str, Tensor]
 
@@ -30,13 +30,13 @@ class Gamma(NamedTuple):
         return cls(value, never, never)
 
 
-class Seen:
+class StepContext:
     """What a step shows at e: `loss` f(e) (K,), `grad` (K, P), `ascent` e - x (K, P); `step` is t = 0, 1, ..., ().
 
     `square` (K,) is ||grad||^2; `gap` (K,) is f(e) - f* without cancellation, None where nobody knows it.
     """
 
-    def __init__(self, e: Pass, ascent: Tensor, step: Tensor) -> None:
+    def __init__(self, e: LossAndGrad, ascent: Tensor, step: Tensor) -> None:
         self._e = e
         self.grad, self.ascent, self.step = e.grad, ascent, step
 
@@ -75,7 +75,7 @@ class Scheduler(ABC):
         """Called before epoch t = 0, 1, ...; writes into tensors in place, as a step may be a captured graph."""
 
     @abstractmethod
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, State]:
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
         """The step sizes, and what is remembered next."""
 
 
@@ -102,7 +102,7 @@ class StepSizes:
         for rule, _ in self._rules.values():
             rule.start_epoch(epoch)
 
-    def gamma(self, seen: Seen, state: State) -> tuple[Gamma, dict[str, Tensor]]:
+    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, dict[str, Tensor]]:
         """Every row's step size by its own rule, and what the rules remember next."""
         if len(self._rules) == 1 and not state:
             ((name, (rule, _)),) = self._rules.items()

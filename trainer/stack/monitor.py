@@ -14,7 +14,7 @@ from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.coverage import ROUNDING, is_full_batch, is_lower_bound, smoothness
 from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.history import HITS
-from polysweep.trainer.optimizers.optimizer import Proposal
+from polysweep.trainer.optimizers.optimizer import StepResult
 from polysweep.trainer.optimizers.sam import decay_power
 
 State = Mapping[str, Tensor]
@@ -74,7 +74,9 @@ class Monitor:
             state |= {"distance": distance, "violations": violations, "lemmas": torch.zeros_like(violations[:, 0])}
         return state
 
-    def after(self, state: State, theta: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> dict[str, Tensor]:
+    def after(
+        self, state: State, theta: Tensor, proposal: StepResult, order: Tensor, step: Tensor
+    ) -> dict[str, Tensor]:
         """The state after step t took rows `theta` (K, d) to those of `proposal` on the samples `order` (K, b)."""
         new = {**state, "sum": state["sum"] + theta}
         if self._full and (gap := proposal.x.gap) is not None:
@@ -133,7 +135,7 @@ class Monitor:
         distance: Tensor = torch.linalg.vecdot(delta, delta)
         return distance
 
-    def _violated(self, before: Tensor, after: Tensor, proposal: Proposal, order: Tensor, step: Tensor) -> Tensor:
+    def _violated(self, before: Tensor, after: Tensor, proposal: StepResult, order: Tensor, step: Tensor) -> Tensor:
         """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
         rho = self._radius(step)
         gamma, smooth = proposal.gamma.value, self._smooth
@@ -162,7 +164,7 @@ class Monitor:
         """rho_t, (K,)."""
         return self._rho / (step.to(self._rho.dtype) + 1) ** self._power if self._decays else self._rho
 
-    def _contradicted(self, distance: Tensor, proposal: Proposal, step: Tensor) -> Tensor:
+    def _contradicted(self, distance: Tensor, proposal: StepResult, step: Tensor) -> Tensor:
         """Whether an inequality of the auxiliary lemmas does not hold in this step: (K,) of 0 and 1."""
         x, e, rho, smooth = proposal.x, proposal.e, self._radius(step), self._smooth
         product = torch.linalg.vecdot(e.grad, x.grad)

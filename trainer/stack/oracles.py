@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.task import Convex
-from polysweep.trainer.passes import Pass
+from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.stack.vmap import Buffers, Engine
 from polysweep.trainer.tasks.classification import Classification
 
@@ -22,7 +22,7 @@ class Oracles(Protocol):
         """Take the running statistics of before the step."""
         ...
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> Pass:
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
         """Loss and gradient at rows (K, P) on the task's mini-batch."""
         ...
 
@@ -53,14 +53,14 @@ class ByModule:
         self._first = None
         self._engine.begin(buffers, training=True)
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> Pass:
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
         """See `Oracles`."""
         logits = self._engine.forward(theta, inputs).to(self._dtype)
         loss = self._task.losses(logits, labels, self._smoothing)
         grad = self._engine.gradient(loss)
         if self._first is None and self._first_alone:
             self._first = self._engine.statistics()
-        return Pass(loss.detach(), grad, logits.detach())
+        return LossAndGrad(loss.detach(), grad, logits.detach())
 
     def statistics(self) -> Buffers:
         """See `Oracles`."""
@@ -84,7 +84,7 @@ class ClosedForm:
         """See `Oracles`."""
         self._buffers = buffers
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> Pass:
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
         """See `Oracles`."""
         return self._task.pass_at(theta, inputs, labels)
 

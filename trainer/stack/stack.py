@@ -14,9 +14,9 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.history import PROBLEM_METRICS
-from polysweep.trainer.optimizers.optimizer import Optimizer, Proposal
-from polysweep.trainer.passes import Pass
-from polysweep.trainer.schedulers.scheduler import Gamma, Seen, StepSizes
+from polysweep.trainer.optimizers.optimizer import Optimizer, StepResult
+from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.schedulers.scheduler import Gamma, StepContext, StepSizes
 from polysweep.trainer.stack.bfloat16 import use_bfloat16
 from polysweep.trainer.stack.monitor import Monitor
 from polysweep.trainer.stack.oracles import ByModule, ClosedForm, Oracles
@@ -29,7 +29,7 @@ from polysweep.trainer.tasks.loading import DTYPES, Task
 class Step(NamedTuple):
     """What one step did. `counted` (K,) bool: rows that were updated; the rest are frozen. `everyone`: surely all."""
 
-    proposal: Proposal
+    proposal: StepResult
     counted: Tensor
     everyone: bool
 
@@ -106,12 +106,12 @@ class Stack:
         self._oracles.begin(self.buffers)
         remembered = self._remembered
 
-        def oracle(theta: Tensor) -> Pass:
+        def oracle(theta: Tensor) -> LossAndGrad:
             return self._oracles.pass_at(theta, images, labels)
 
-        def step_size(e: Pass, ascent: Tensor) -> Gamma:
+        def step_size(e: LossAndGrad, ascent: Tensor) -> Gamma:
             nonlocal remembered
-            gamma, remembered = self.step_sizes.gamma(Seen(e, ascent, step), remembered)
+            gamma, remembered = self.step_sizes.gamma(StepContext(e, ascent, step), remembered)
             return gamma
 
         proposal = self._optimizer.propose(oracle, step_size, self.theta, self._own, step)
@@ -135,7 +135,7 @@ class Stack:
         self.active = counted
         return Step(proposal, counted, everyone)
 
-    def _finite(self, proposal: Proposal) -> tuple[Tensor, bool]:
+    def _finite(self, proposal: StepResult) -> tuple[Tensor, bool]:
         """The rows that go on, (K,), and whether they are surely all of them."""
         all_active = self.may_ask and self.are_all_active()
         # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
