@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conftest import records
-from processes import Household
+from tests.support.processes import Household
+from tests.support.results import records
 
 LEFT_SECONDS = 15.0
 """A promise: so long after a launch has ended, however it did, none of its processes is left."""

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chaos_sweeps import WORKER
-from cluster_net import Cluster
-from disturbances import Chaos
-from processes import command_of, descendants
+from tests.support.chaos_sweeps import WORKER
+from tests.support.cluster_net import Cluster
+from tests.support.disturbances import Chaos
+from tests.support.processes import command_of, descendants
 
 
 class Nodes(Chaos):

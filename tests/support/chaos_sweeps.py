@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from chaos_evidence import Launch, Tally, Witness
-from conftest import POLYSWEEP, Wandb, histories, kill_group, records, wait_for
-from fault_proxy import FaultProxy
-from processes import Household
+from tests.support.chaos_evidence import Launch, Tally, Witness
+from tests.support.fault_proxy import FaultProxy
+from tests.support.loopback_wandb import Wandb
+from tests.support.processes import Household, kill_group
+from tests.support.project import POLYSWEEP, ROOT
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 EPOCHS = 12
 TRIALS = 24
@@ -55,11 +58,11 @@ class Reference:
 
 
 @contextmanager
-def serving(folder: Path, script: str, *options: str) -> Iterator[int]:
-    """A server of the tests that writes its port into a file; yields the port."""
+def serving(folder: Path, server: str, *options: str) -> Iterator[int]:
+    """A server of tests/support that writes its port into a file; yields the port."""
     port_file = folder / f"port-{uuid.uuid4().hex}"
-    command = [sys.executable, Path(__file__).with_name(script), "--port-file", port_file, *options]
-    process = subprocess.Popen(list(map(str, command)))
+    command = [sys.executable, "-m", f"tests.support.{server}", "--port-file", port_file, *options]
+    process = subprocess.Popen(list(map(str, command)), cwd=ROOT)
     try:
         wait_for(port_file.exists, 60)
         yield int(port_file.read_text())
@@ -212,10 +215,10 @@ class Sweeps:
         self.witness.turn_to(self.store)
         if self.mode != "online":
             return
-        port = self._sweep.enter_context(serving(self.folder, "wandb_server.py"))
+        port = self._sweep.enter_context(serving(self.folder, "wandb_server"))
         self.server = Wandb(port)
         upstream = ("--upstream", self.server.url)
-        self.wandb_proxy = FaultProxy(self._sweep.enter_context(serving(self.folder, "fault_proxy.py", *upstream)))
+        self.wandb_proxy = FaultProxy(self._sweep.enter_context(serving(self.folder, "fault_proxy", *upstream)))
 
     def all_done(self) -> bool:
         """Whether every trial has finished, as its record says."""

@@ -24,7 +24,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from conftest import kill_group, wait_for
+from tests.support.processes import kill_group
+from tests.support.waiting import wait_for
 
 START = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=100000000"]
 HEAD = ["--head", "--port=6379", "--ray-client-server-port=10001"]

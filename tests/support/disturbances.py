@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from chaos_sweeps import EPOCHS, HANG_SECONDS, WIDTH, Sweeps
-from conftest import wait_for
-from fault_proxy import Fault, FaultProxy
+from tests.support.chaos_sweeps import EPOCHS, HANG_SECONDS, WIDTH, Sweeps
+from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.waiting import wait_for
 
 CLIENT = "wandb-core"
 SERVERS = {"raylet": "raylet/raylet", "gcs_server": "gcs_server", "dashboard_agent": "ray::DashboardAgent",

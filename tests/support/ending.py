@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, as_from_a_terminal
 
 from polysweep.sweeps.scheduling import reaper
+from tests.support.processes import as_from_a_terminal
+from tests.support.project import ROOT
 
 Begin = Callable[..., "subprocess.Popen[str]"]
 MARK = "POLYSWEEP_TEST"

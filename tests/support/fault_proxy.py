@@ -135,7 +135,7 @@ async def _serve(upstream: str, port_file: Path) -> Any:
 
 
 def serve() -> None:
-    """`python fault_proxy.py --upstream URL --port-file FILE`: serve on a free port, whose number FILE then holds."""
+    """`python -m tests.support.fault_proxy --upstream URL --port-file FILE`: serve on a free port, written to FILE."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--port-file", type=Path, required=True)

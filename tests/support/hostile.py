@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 from pyarrow import parquet
-from test_spec import GOOD
+
+from tests.support.specs import GOOD
 
 # What a value is replaced by.
 

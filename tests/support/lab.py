@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TINY
 
 from polysweep.trainer.components import plugins
 from polysweep.trainer.config import TrialConfig
+from tests.support.project import ROOT, TINY
 
 DOCS = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 

@@ -158,3 +158,17 @@ MAPPED = {
     "tuned": ["lr"],
     "ignore": ["host"],
 }
+CAPS = {
+    "variants": [
+        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1]}},
+        {"scheduler": {"value": "polyak"}, "gamma_b": {"values": [0.5, 1.0, 10.0]}},
+    ],
+    "parameters": {**SPEC["parameters"], "optimizer": {"values": ["usam", "sam"]}},
+}
+
+
+def capped(config: TrialConfig) -> list[float] | str:
+    """Polyak with the largest cap diverges at the larger radius, with one seed of three at the smaller one."""
+    if config.gamma_b == 10.0 and (config.rho == 0.4 or config.seed == 1):
+        return "diverged"
+    return by_lr(config)

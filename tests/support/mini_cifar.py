@@ -1,6 +1,7 @@
 """A miniature CIFAR in the real on-disk format: 80 training and 24 test images of 8 classes, with checksums of its own.
 
-As a plug-in (`mini_cifar:cifar10`) it runs through all of the real code: torchvision's classes, checks, cache, launch.
+As a plug-in (`tests.support.mini_cifar:cifar10`) it runs through all of the real code: torchvision's classes, checks,
+cache, launch.
 """
 
 from __future__ import annotations
@@ -106,9 +107,9 @@ class MiniCifar(Cifar):
     polysweep = declared(lambda: None).polysweep  # type: ignore[attr-defined]
 
 
-cifar10 = MiniCifar("mini10", "mini_cifar:Mini10", classes=10, cutout=16)
-cifar100 = MiniCifar("mini100", "mini_cifar:Mini100", classes=100, cutout=8)
-scrambled10 = MiniCifar("scrambled10", "mini_cifar:Scrambled10", classes=10, cutout=16)
+cifar10 = MiniCifar("mini10", "tests.support.mini_cifar:Mini10", classes=10, cutout=16)
+cifar100 = MiniCifar("mini100", "tests.support.mini_cifar:Mini100", classes=100, cutout=8)
+scrambled10 = MiniCifar("scrambled10", "tests.support.mini_cifar:Scrambled10", classes=10, cutout=16)
 
 
 def write_archives(data: Path) -> None:

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_net import Cluster
+
+from tests.support.cluster_net import Cluster
 
 COUNT = """python -c "import ray; ray.init(); print(len([n for n in ray.nodes() if n['Alive']]))" """
 SUBMIT = """

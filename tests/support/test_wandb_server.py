@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 import wandb
-from conftest import Wandb, wait_for
 from wandb.errors import CommError
 from wandb.sdk.lib.service.service_connection import WandbApiFailedError
+
+from tests.support.loopback_wandb import Wandb
+from tests.support.waiting import wait_for
 
 KINDS = (1.5, float("nan"), float("inf"), -float("inf"))
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from wandb_graphql import Run, SpentError, State, sent_line
+
+from tests.support.wandb_graphql import Run, SpentError, State, sent_line
 
 OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 
@@ -207,7 +208,7 @@ async def _serve(port_file: Path, is_hub: bool) -> Any:
 
 
 def serve() -> None:
-    """`python wandb_server.py --port-file FILE [--hub]`: on a free loopback port, whose number the file then holds."""
+    """`python -m tests.support.wandb_server --port-file FILE [--hub]`: on a free loopback port, written to FILE."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port-file", type=Path, required=True)
     parser.add_argument("--hub", action="store_true", help="serve a Hub")

@@ -1,6 +1,6 @@
 """Sweeps of the paper's CIFAR tables whose truth is known: in memory for many worlds, in a Store for the commands.
 
-python tests/worlds.py 400      # the table of rates: how often each verdict falls in each world
+python -m tests.support.worlds 400      # the table of rates: how often each verdict falls in each world
 """
 
 from __future__ import annotations

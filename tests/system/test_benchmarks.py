@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+
+from tests.support.project import ROOT
 
 
 def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:

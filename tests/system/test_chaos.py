@@ -9,13 +9,16 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Wandb, histories, kill_group, records, wait_for
-from processes import descendants, is_alive
+
+from tests.support.loopback_wandb import Wandb
+from tests.support.processes import descendants, is_alive, kill_group
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -35,16 +38,6 @@ def chaos_spec(spec_file: SpecFile, radii: int, seeds: int) -> Path:
     }
     return spec_file(parameters=parameters, variants=[{"scheduler": {"value": "polyak"}}], tuned=[], seeds=seeds,
                      launch={"stack": 2, "checkpoint_seconds": 0.1})  # fmt: skip
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own of 48 MB, so that it can be full."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 class Chaos:

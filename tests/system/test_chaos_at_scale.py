@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from chaos_evidence import Tally
-from chaos_on_nodes import Nodes
-from chaos_sweeps import Reference, serving, trial_parameters
-from cluster_net import Cluster, possible
-from conftest import histories
-from disturbances import Chaos, small_file_system
-from fault_proxy import FaultProxy
+
+from tests.support.chaos_evidence import Tally
+from tests.support.chaos_on_nodes import Nodes
+from tests.support.chaos_sweeps import Reference, serving, trial_parameters
+from tests.support.cluster_net import Cluster, possible
+from tests.support.disturbances import Chaos, small_file_system
+from tests.support.fault_proxy import FaultProxy
+from tests.support.results import histories
 
 pytestmark = pytest.mark.long
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -123,7 +124,7 @@ def test_sweeps_in_an_object_store_that_fails_end_as_on_local_files(
     spec: Path, reference: Reference, tally: Tally, tmp_path: Path, s3: str, s3_server: tuple[str, int]
 ) -> None:
     source = random.Random(7)
-    with serving(tmp_path, "fault_proxy.py", "--upstream", s3_server[0]) as port:
+    with serving(tmp_path, "fault_proxy", "--upstream", s3_server[0]) as port:
         proxy = FaultProxy(port)
         with Chaos(
             tmp_path, spec, reference, tally, 2, lambda number: f"{s3}/store{number}", 2.0, proxy,

@@ -9,9 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import mini_cifar
 import pytest
-from conftest import ROOT, records
 
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
@@ -19,6 +17,9 @@ from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.mean_std import long_table
 from polysweep.sweeps.planning.plan import plan, stack_width
 from polysweep.sweeps.spec.spec import SweepSpec
+from tests.support import mini_cifar
+from tests.support.project import ROOT
+from tests.support.results import records
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SPECS = ROOT / "sweeps" / "specs"
@@ -26,8 +27,8 @@ SPECS = ROOT / "sweeps" / "specs"
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The miniature data sets are plug-ins, in a module beside the tests."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    """The miniature data sets are plug-ins, in a module of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def write_spec(path: Path, parameters: dict, **other: object) -> Path:
@@ -48,7 +49,7 @@ def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
     spec = write_spec(
         tmp_path / "mini.yaml",
         {
-            "task": ["mini_cifar:cifar10", "mini_cifar:cifar100"],
+            "task": ["tests.support.mini_cifar:cifar10", "tests.support.mini_cifar:cifar100"],
             "model": ["resnet20", "resnet32"],
             "optimizer": ["usam", "sam"],
             "weight_decay": weight_decays,
@@ -92,7 +93,7 @@ def test_the_papers_sweeps_have_the_papers_counts() -> None:
 def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, tmp_path: Path) -> None:
     mini_cifar.write_archives(tmp_path / "data")
     parameters = {
-        "task": ["mini_cifar:cifar10", "mini_cifar:scrambled10"],
+        "task": ["tests.support.mini_cifar:cifar10", "tests.support.mini_cifar:scrambled10"],
         "model": "mlp",
         "optimizer": "usam",
         "scheduler": "constant",
@@ -122,10 +123,14 @@ def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, tmp_p
         return chosen[chosen["task"] == task]["lr"].tolist(), runs["best_epoch"].tolist()
 
     for metric in ("val/top1", "val/loss"):
-        assert choices(metric, "mini_cifar:cifar10") == choices(metric, "mini_cifar:scrambled10")
+        assert choices(metric, "tests.support.mini_cifar:cifar10") == choices(
+            metric, "tests.support.mini_cifar:scrambled10"
+        )
         assert not select(found[metric]).on_test
         assert "selected on val" in render(select(found[metric], metric="test/top1"), "markdown")
-    assert choices("test/top1", "mini_cifar:cifar10") != choices("test/top1", "mini_cifar:scrambled10"), "they differ"
+    assert choices("test/top1", "tests.support.mini_cifar:cifar10") != choices(
+        "test/top1", "tests.support.mini_cifar:scrambled10"
+    ), "they differ"
     assert select(found["test/top1"]).on_test
 
     on_test, on_val = (select(found[metric], metric="test/top1") for metric in ("test/top1", "val/top1"))
@@ -136,7 +141,13 @@ def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, tmp_p
 
 
 def test_missing_and_damaged_data_are_one_line_and_exit_code_2(run: Run, tmp_path: Path) -> None:
-    values = {"task": "mini_cifar:cifar10", "model": "mlp", "optimizer": "sgd", "scheduler": "polyak", "epochs": 1}
+    values = {
+        "task": "tests.support.mini_cifar:cifar10",
+        "model": "mlp",
+        "optimizer": "sgd",
+        "scheduler": "polyak",
+        "epochs": 1,
+    }
     spec = write_spec(tmp_path / "one.yaml", {**values, "batch_size": 40})
     settings = [f"{key}={value}" for key, value in values.items()]
     data = tmp_path / "elsewhere"
@@ -169,8 +180,14 @@ def environment(**more: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("batch_size=81", "error: batch_size: 81 is larger than the 80 training images of mini_cifar:cifar10"),
-        ("val_fraction=0.01", "error: val_fraction: 0.01 of 80 training images of mini_cifar:cifar10 leaves a class"),
+        (
+            "batch_size=81",
+            "error: batch_size: 81 is larger than the 80 training images of tests.support.mini_cifar:cifar10",
+        ),
+        (
+            "val_fraction=0.01",
+            "error: val_fraction: 0.01 of 80 training images of tests.support.mini_cifar:cifar10 leaves a class",
+        ),
         ("precision=tf32", "error: precision: tf32 needs an NVIDIA GPU since Ampere, not this cpu"),
         ("--device=gpu", "error: --device: 'gpu' is not on this machine; expected one of cpu"),
         ("augmentation=mixup", "error: augmentation: Input should be 'none', 'crop+flip' or 'crop+flip+cutout'"),
@@ -178,7 +195,7 @@ def environment(**more: str) -> dict[str, str]:
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(run: Run, tmp_path: Path, setting: str, message: str) -> None:
     mini_cifar.write_archives(tmp_path / "data")
-    settings = ["task=mini_cifar:cifar10", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
+    settings = ["task=tests.support.mini_cifar:cifar10", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
     small = [] if setting.startswith("batch_size") else ["batch_size=40"]
     answer = run("train", *settings, *small, setting, "--store", "store", "--data-dir", "data")
     assert answer.returncode == 2 and answer.stderr.startswith(message), answer.stderr

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_net import Cluster
-from conftest import POLYSWEEP, ROOT, histories, records, wait_for
-from test_cli import assert_user_error
+
+from tests.support.cluster_net import Cluster
+from tests.support.commands import assert_user_error
+from tests.support.project import POLYSWEEP, ROOT
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SpecFile = Callable[..., Path]

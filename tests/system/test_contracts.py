@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 import wandb
-from conftest import ROOT, Wandb
 from packaging.requirements import Requirement
 
 from polysweep.trainer.wandb_client import Run, end_client, open_run, service_process
+from tests.support.loopback_wandb import Wandb
+from tests.support.project import ROOT
 
 BOUNDED = ("wandb", "wandb-workspaces", "s3fs", "ray")
 

@@ -15,36 +15,16 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from conftest import ROOT
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 from polysweep.sweeps.spec.spec import SweepSpec
+from tests.support.docker import BIN, DOCKER, USER, call, locked
+from tests.support.project import ROOT
 
-DOCKER = ROOT / "docker"
-BIN = Path(sys.executable).parent
 TARGETS = ("cpu", "cuda")
 LOCKS = [DOCKER / f"requirements-{name}.txt" for name in ("build", *TARGETS)]
 LEFT_OUT = {"cpu": {"torchvision"}, "cuda": set[str]()}  # on purpose: docker/README.md says why
-USER = 10001
-
-
-def locked(path: Path) -> dict[str, tuple[Version, list[str]]]:
-    """Version and hashes by name; fails on a line that is anything else."""
-    found = {}
-    for entry in path.read_text().replace("\\\n", " ").splitlines():
-        name_version, *hashes = entry.split()
-        name, version = name_version.split("==")
-        assert name not in found
-        found[name] = (Version(version), [hash_.removeprefix("--hash=sha256:") for hash_ in hashes])
-    return found
-
-
-def call(*command: str | Path, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run to the end; where `check`, a failure shows what was printed."""
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
-    assert not check or done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done
 
 
 # The Dockerfile and its locks.

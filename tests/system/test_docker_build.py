@@ -17,8 +17,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, records
-from test_docker import BIN, DOCKER, USER, call, locked
+
+from tests.support.docker import BIN, DOCKER, USER, call, locked
+from tests.support.project import ROOT
+from tests.support.results import records
 
 
 class PrivateIndex(SimpleHTTPRequestHandler):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from conftest import ROOT
-from made import by_lr, sweep
 from matplotlib import pyplot as plt
+
+from tests.support.made import by_lr, sweep
+from tests.support.project import ROOT
 
 DOCS = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import records, wait_for
-from ending import LASTING, Begin, living
-from ending import begin as begin
-from ending import mark as mark
-from test_chaos import small_disk as small_disk
-from test_launch import histories
 
 from polysweep.sweeps.scheduling import reaper
 from polysweep.sweeps.worker.signals import SIGNALS
+from tests.support.disks import small_disk as small_disk
+from tests.support.ending import LASTING, Begin, living
+from tests.support.ending import begin as begin
+from tests.support.ending import mark as mark
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 SpecFile = Callable[..., Path]
 

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile import DAMAGES, NUMBERS, SPECS, TEXTS, TOKENS
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from inprocess import in_time, polysweep
-from made import SPEC, by_lr, sweep
 
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.yaml_lines import read_settings
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.hostile import DAMAGES, NUMBERS, SPECS, TEXTS, TOKENS
+from tests.support.inprocess import in_time, polysweep
+from tests.support.made import SPEC, by_lr, sweep
 
 SHORT, LONG = 12, 200
 NAME = "made"

@@ -1,7 +1,7 @@
 """Golden numbers: ids, histories and bits of fixed trials, and tables of a fixed sweep, as they always were.
 
-`python tests/test_golden.py` writes them anew. When trained numbers change, raise `trainer.config.NUMERICS` so that old
-and new trials never mix.
+`python -m tests.system.test_golden` writes them anew. When trained numbers change, raise `trainer.config.NUMERICS` so
+that old and new trials never mix.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ from typing import Any, Final
 
 import pytest
 import torch
-from conftest import ROOT
-from convex_trials import NOISY, histories, run
-from convex_trials import config as convex
-from made import by_lr, sweep
 
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
@@ -27,6 +23,10 @@ from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.device import device_model
 from polysweep.trainer.train import Report
+from tests.support.convex_trials import NOISY, histories, run
+from tests.support.convex_trials import config as convex
+from tests.support.made import by_lr, sweep
+from tests.support.project import ROOT
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 SPECS: Final = sorted(path.stem for path in (ROOT / "sweeps/specs").glob("*.yaml"))

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Wandb, histories, kill_group, records, wait_for
-from processes import descendants, is_alive
-from test_tracking import assert_complete
 
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import offline_run
 from polysweep.trainer.config import TrialConfig
+from tests.support.loopback_wandb import Wandb
+from tests.support.processes import descendants, is_alive, kill_group
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
+from tests.support.wandb_runs import assert_complete
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

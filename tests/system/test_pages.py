@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import own_network
-from made import SPEC, by_lr, sweep
-from test_compare import CIFAR, as_published
-from test_layouts import CAPS, capped
 
 from polysweep.analysis.published.comparison import load_published
 from polysweep.analysis.report.html import write_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
+from tests.support.made import CAPS, SPEC, by_lr, capped, sweep
+from tests.support.processes import own_network
+from tests.support.published import CIFAR, as_published
 
 pytestmark = pytest.mark.long
 

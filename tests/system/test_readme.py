@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, own_network
 
 from polysweep.sweeps.spec.spec import SweepSpec
+from tests.support.processes import own_network
+from tests.support.project import ROOT, copy_of_the_project
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-VENV = Path(sys.executable).parent.parent
 
 
 def commands() -> list[str]:
@@ -23,24 +21,6 @@ def commands() -> list[str]:
     blocks = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
     lines = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
     return [line for line in lines if not re.match(r"make (test|test-all|bench)\b", line)]
-
-
-def copy_of_the_project(folder: Path) -> Path:
-    """What git tracks or would, with this environment as its .venv."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
-    for name in listed:
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    fresh = (VENV / "installed").exists() and (VENV / "installed").stat().st_mtime >= (
-        ROOT / "pyproject.toml"
-    ).stat().st_mtime
-    assert fresh, "run `make test`: the pasted `make quickstart` would install into this environment"
-    (folder / ".venv").symlink_to(VENV)
-    return folder
 
 
 def paste(project: Path) -> dict[str, str]:

@@ -15,11 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import mini_cifar
 import pytest
 import torch
-from conftest import TINY, records, wait_for
-from test_train import untimed
 
 from polysweep.sweeps.job import Job
 from polysweep.sweeps.store import record as record_module
@@ -29,11 +26,16 @@ from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.checkpoint import DamagedError, dumps, loads
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.train import train
+from tests.support import mini_cifar
+from tests.support.project import TINY
+from tests.support.results import records
+from tests.support.training import untimed
+from tests.support.waiting import wait_for
 
 VALUES = {
-    "task": "mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak", "rho": 0.1,
-    "momentum": 0.5, "batch_size": 32, "epochs": 70, "val_fraction": 0.2, "augmentation": "crop+flip+cutout",
-    "weight_decay": 5e-4,
+    "task": "tests.support.mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak",
+    "rho": 0.1, "momentum": 0.5, "batch_size": 32, "epochs": 70, "val_fraction": 0.2,
+    "augmentation": "crop+flip+cutout", "weight_decay": 5e-4,
 }  # fmt: skip
 CONFIG = TrialConfig.parse(VALUES)
 

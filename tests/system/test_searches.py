@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conftest import kill_group, records, wait_for
-from test_launch import descendants, histories, is_alive
-
 from polysweep.sweeps.store.store import Store
+from tests.support.processes import descendants, is_alive, kill_group
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Wandb, records, wait_for
-from test_cli import assert_user_error
-from test_launch import histories
 
 from polysweep.sweeps.planning.estimate import Estimate, estimate
 from polysweep.sweeps.planning.plan import Plan, plan
@@ -20,6 +17,10 @@ from polysweep.sweeps.scheduling import job_queue as decisions
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.commands import assert_user_error
+from tests.support.loopback_wandb import Wandb
+from tests.support.results import histories, records
+from tests.support.waiting import wait_for
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -12,22 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from made import ONE_TABLE, SPEC, sweep
 from scipy import integrate, stats
-from worlds import (
-    CLAIMS,
-    FIELDS,
-    PRINTED,
-    PUBLISHED,
-    World,
-    drawn,
-    no_difference,
-    opposite,
-    paper,
-    rates,
-    same,
-)
 
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.figures.gallery import figures
@@ -43,6 +28,21 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.problem import ridge
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.made import ONE_TABLE, SPEC, sweep
+from tests.support.project import ROOT
+from tests.support.worlds import (
+    CLAIMS,
+    FIELDS,
+    PRINTED,
+    PUBLISHED,
+    World,
+    drawn,
+    no_difference,
+    opposite,
+    paper,
+    rates,
+    same,
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TESTED = tuple(claim for claim in CLAIMS if claim != SAFEGUARD)

@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TINY
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import Field
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
+from tests.support.project import TINY
 
 finite = st.floats(0, 1e6, allow_nan=False)
 positive = st.floats(1e-9, 1e6, allow_nan=False)

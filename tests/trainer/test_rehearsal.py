@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, records
-from lab import lab as lab
-from lab import own
-from test_train import by_row
 
 from polysweep.sweeps.job import Job
 from polysweep.sweeps.planning.plan import plan
@@ -23,6 +19,11 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.rehearsal import refusal, rehearse
 from polysweep.trainer.train import train
+from tests.support.lab import lab as lab
+from tests.support.lab import own
+from tests.support.project import TINY
+from tests.support.results import records
+from tests.support.training import by_row
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -8,25 +8,10 @@ import math
 
 import pytest
 import torch
-from conftest import TINY
 
-from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import HISTORY_COLUMNS, TIMING_COLUMNS
-from polysweep.trainer.train import Report, train
-
-FAST = {**TINY, "epochs": 4}
-
-
-def configs(*changes: dict, **common: object) -> list[TrialConfig]:
-    return [TrialConfig.parse({**FAST, **common, **change}) for change in changes]
-
-
-def untimed(history: dict) -> dict:
-    return {k: v for k, v in history.items() if k not in TIMING_COLUMNS}
-
-
-def by_row(epochs: list[list[Report]], row: int) -> list[dict]:
-    return [untimed(report.history) for reports in epochs for report in reports if report.row == row]
+from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.train import train
+from tests.support.training import by_row, configs
 
 
 def test_one_report_per_epoch_and_row_with_every_column() -> None:

@@ -10,13 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb
-from conftest import TINY, Wandb, records, wait_for
 
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import TrialState
@@ -30,9 +29,13 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import OwnFolder
 from polysweep.trainer.history import HISTORY_COLUMNS
-from polysweep.trainer.wandb_runs import Online, Run, describe, resolve_mode
+from polysweep.trainer.wandb_runs import Online, describe, resolve_mode
+from tests.support.loopback_wandb import Wandb
+from tests.support.project import ROOT, TINY
+from tests.support.results import records
+from tests.support.waiting import wait_for
+from tests.support.wandb_runs import CONFIG, HISTORY, assert_complete, described
 
-CONFIG = TrialConfig.parse({**TINY, "weight_decay": 5e-4})
 OTHER = CONFIG.model_copy(update={"seed": 1})
 GROUPS = (
     "task=digits model=mlp model_options={'hidden': 32} optimizer=sam scheduler=cosine rho=0.1 lr=0.1 lr_min=0.001 "
@@ -41,21 +44,9 @@ GROUPS = (
     + "epochs=3-c8c6e7ac",
 )
 """As the first version wrote them."""
-HISTORY = [{"epoch": e, "step": 6 * e, "train/loss": 1 / e, "val/loss": None, "partial": False} for e in (1, 2, 3)]
-
-
-def described(config: TrialConfig = CONFIG, sweeps: Sequence[str] = (), record: Any = None) -> Run:
-    return describe(config.trial_id, config.canonical(), config.flat(), sweeps, record)
 
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
-
-
-def read_back(run: Path) -> list[dict[str, Any]]:
-    """The records of an offline run, by the client's own reader."""
-    command = [Path(sys.executable).with_name("wandb"), "leet", "inspect", "--json", run]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in answer.stdout.splitlines() if line.strip()]
 
 
 def test_a_run_is_described_as_the_design_says() -> None:
@@ -125,17 +116,6 @@ def test_an_offline_run_is_complete_and_readable(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "wandb").iterdir()] == [written.name], "nothing else lies there"
 
 
-def assert_complete(run: Path, config: TrialConfig, epochs: int, exit_code: int) -> None:
-    """Config, every epoch once and in order, exit code."""
-    found = read_back(run)
-    (described,) = (record["run"] for record in found if record["type"] == "run")
-    assert {k: v for k, v in described["config"]["update"].items() if k not in ("_wandb", "polysweep")} == config.flat()
-    assert described["run_id"] == config.trial_id
-    rows = [record["history"]["item"] for record in found if record["type"] == "history"]
-    assert [row["epoch"] for row in rows] == list(range(1, epochs + 1))
-    assert [record["exit"]["exit_code"] for record in found if record["type"] == "exit"] == [exit_code]
-
-
 def test_writing_a_run_again_changes_nothing(tmp_path: Path) -> None:
     def files() -> list[tuple[Path, int]]:
         """Without the log of wandb's own service, which writes it when it likes."""
@@ -167,13 +147,12 @@ def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "import os, wandb, polysweep.sweeps.tracking.offline_runs as t; from pathlib import Path\n"
-        "from test_tracking import CONFIG, HISTORY, described\n"
+        "import sys, os, wandb, polysweep.sweeps.tracking.offline_runs as t; from pathlib import Path\n"
+        "from tests.support.wandb_runs import CONFIG, HISTORY, described\n"
         "t.close_run = lambda *_: os._exit(1)\n"
         "t.write_offline(Path(sys.argv[1]), described(CONFIG), HISTORY, 'finished', 1.8e9)"
     )
-    subprocess.run([sys.executable, "-c", code, tmp_path, Path(__file__).parent], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, check=False, timeout=60)
     assert offline_runs(tmp_path) == set()
     assert list(tmp_path.glob(".aside-*"))
     with next(tmp_path.glob(".aside-*/lock")).open() as lock:  # as long as its writer lives, it stays
@@ -212,15 +191,12 @@ def test_an_online_run_is_complete_with_each_epoch_once(wandb_server: Wandb) -> 
 def test_a_run_that_was_killed_is_completed_with_each_epoch_once(wandb_server: Wandb, tmp_path: Path) -> None:
     """The client is killed after two epochs that may or may not have arrived; the rest comes from the Store."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import time; from test_tracking import CONFIG, HISTORY, described\n"
+        "import time; from tests.support.wandb_runs import CONFIG, HISTORY, described\n"
         "from polysweep.trainer.wandb_runs import Online\n"
         "o = Online(); o.start(described(CONFIG), []); [o.log(CONFIG.trial_id, r) for r in HISTORY[:2]]\n"
         "o.drain(60); print('logged', flush=True); time.sleep(60)"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, Path(__file__).parent], stdout=subprocess.PIPE, start_new_session=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None and child.stdout.readline() == b"logged\n"
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()

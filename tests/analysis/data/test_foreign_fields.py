@@ -9,8 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import Wandb
-from made import ADDRESS, MAPPED, SPEC, a_run, foreign
 
 from polysweep.analysis.data import foreign_fields as fields
 from polysweep.analysis.data import wandb_api as project
@@ -23,6 +21,8 @@ from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.trainer.config import OPTION_FIELDS, TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, MAPPED, SPEC, a_run, foreign
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

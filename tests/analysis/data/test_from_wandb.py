@@ -12,8 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import wandb
-from conftest import Wandb
-from made import ADDRESS, MAPPED, SPEC, a_run, as_runs, by_lr, foreign, sweep
 
 from polysweep.analysis.data import wandb_api as project
 from polysweep.analysis.data.from_wandb import counts
@@ -24,6 +22,8 @@ from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, MAPPED, SPEC, a_run, as_runs, by_lr, foreign, sweep
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

@@ -17,8 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
-from made import SPEC, by_lr, sweep
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -45,6 +43,8 @@ from polysweep.analysis.tables.wording import axis_label, drawable, in_unicode, 
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.made import SPEC, by_lr, sweep
+from tests.support.project import ROOT
 
 PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
 WITHOUT_RADIUS = {name: value for name, value in PARAMETERS.items() if name != "rho"}
@@ -53,7 +53,7 @@ HOSTILE = [r"$\foo{$", "<b>\t\x1b[31m\"'", "x" * 300, "[/]", "a:b=c/d|e", "_hidd
 
 @pytest.fixture(scope="module")
 def pulled(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
-    """The sweep of tests/made.py, all of it finished."""
+    """The sweep of tests/support/made.py, all of it finished."""
     return sweep(tmp_path_factory.mktemp("plain"), by_lr)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import wandb_workspaces.workspaces as ws
-from conftest import Wandb
-from made import SPEC, as_runs, by_lr, sweep
 
 from polysweep.analysis.report.wandb_dashboard import definition, save, view_id, workspace
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import SPEC, as_runs, by_lr, sweep
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import SPEC, by_lr, cell, sweep
 from matplotlib import pyplot as plt
 
 from polysweep.analysis.data.pulling import pull
@@ -28,6 +27,7 @@ from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.made import SPEC, by_lr, cell, sweep
 
 
 def test_runs_have_config_best_and_last_and_provenance(tmp_path: Path) -> None:

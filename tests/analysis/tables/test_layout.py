@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from made import SPEC, by_lr, cell, sweep
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
@@ -32,22 +31,7 @@ from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
-
-CAPS = {
-    "variants": [
-        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1]}},
-        {"scheduler": {"value": "polyak"}, "gamma_b": {"values": [0.5, 1.0, 10.0]}},
-    ],
-    "parameters": {**SPEC["parameters"], "optimizer": {"values": ["usam", "sam"]}},
-}
-
-
-def capped(config: TrialConfig) -> list[float] | str:
-    """Polyak with the largest cap diverges at the larger radius, with one seed of three at the smaller one."""
-    if config.gamma_b == 10.0 and (config.rho == 0.4 or config.seed == 1):
-        return "diverged"
-    return by_lr(config)
-
+from tests.support.made import CAPS, SPEC, by_lr, capped, cell, sweep
 
 # Tables.
 

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from made import SPEC, by_lr, cell, sweep
 from scipy import stats
 
 from polysweep.analysis.data.frames import RunSet
@@ -35,6 +34,7 @@ from polysweep.analysis.tables.statistics import (
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.made import SPEC, by_lr, cell, sweep
 
 numbers = st.floats(-100, 100, allow_nan=False)
 groups = st.lists(numbers, min_size=2, max_size=9)

@@ -15,10 +15,11 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROOT, Wandb
-from made import ADDRESS, as_runs
-from made import sweep as made_sweep
-from test_readme import copy_of_the_project
+from tests.support.project import ROOT
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, as_runs
+from tests.support.made import sweep as made_sweep
+from tests.support.project import copy_of_the_project
 
 from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
@@ -336,7 +337,7 @@ seeds: 2
 
 
 def test_what_the_bounds_do_not_speak_of_is_refused(tmp_path: Path) -> None:
-    from made import by_lr
+    from tests.support.made import by_lr
 
     made_sweep(tmp_path / "a", by_lr, name="digits-sweep")
     pulled = pull("digits-sweep", store=Store(str(tmp_path / "a")), cache=tmp_path / "cache")

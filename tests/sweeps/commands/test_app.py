@@ -8,19 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_spec import GOOD, WRONG
 
 from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.commands import assert_user_error
+from tests.support.specs import GOOD, WRONG
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def assert_user_error(answer: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert answer.returncode == 2, answer.stdout + answer.stderr
-    assert answer.stdout == ""
-    assert "Traceback" not in answer.stderr
-    for word in words:
-        assert word in answer.stderr
 
 
 @pytest.mark.parametrize("command", ["plan", "launch"])

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from inprocess import polysweep
-from made import SPEC, by_lr, sweep
 from rich.console import Console
 
 from polysweep.analysis.tables.choice import select
@@ -24,6 +22,8 @@ from polysweep.sweeps.planning.plan import plan
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.text import brief, one_line, printable, shortened
+from tests.support.inprocess import polysweep
+from tests.support.made import SPEC, by_lr, sweep
 
 HOSTILE = ("[/]", "[red]x[/red]", "\x1b[2J\x1b[31m", "a\nb", "a|b", "=1+1", "\u202eabc", "\x9b31m", "\rover", "\ud800")
 

@@ -6,12 +6,12 @@ import io
 
 import pytest
 from rich.console import Console
-from test_spec import GOOD, parse
 
 from polysweep.sweeps.scheduling import progress as module
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.store.states import TrialState
 from polysweep.sweeps.worker.stack_run import RowProgress
+from tests.support.specs import GOOD, parse
 
 
 def test_a_log_file_gets_few_lines_with_counts_time_left_best_and_cells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,9 @@ from statistics import NormalDist
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from test_spec import GOOD, parse
 
 from polysweep.sweeps.spec.hyperband import Hyperband, goes_on, mean_curve
 from polysweep.sweeps.spec.parameter import Parameter
@@ -21,6 +19,8 @@ from polysweep.sweeps.spec.search import Observation, distinct_draws, draw, prop
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import by_cell, by_point
 from polysweep.trainer.config import TrialConfig
+from tests.support.project import ROOT
+from tests.support.specs import GOOD, parse
 
 RANDOM = GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{min: 0.05, max: 0.4}") + "run_cap: 30\n"
 BAYES = RANDOM.replace("random", "bayes")

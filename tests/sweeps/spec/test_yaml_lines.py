@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from inprocess import polysweep
-from test_spec import GOOD, parse
 
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.yaml_lines import SpecError, read_settings
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
+from tests.support.inprocess import polysweep
+from tests.support.specs import GOOD, parse
 
 HOSTILE = {
     "base 60": (GOOD.replace("[1e-2, 0.1]", "[1:30, 0.1]"), 11, ["1:30: YAML reads this to the base 60"]),

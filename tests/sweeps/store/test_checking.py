@@ -10,8 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from inprocess import polysweep
-from made import by_lr, sweep
 from pyarrow import parquet
 
 from polysweep.sweeps.store.checking import (
@@ -26,6 +24,8 @@ from polysweep.sweeps.store.checking import (
 from polysweep.sweeps.store.files import StoreError, UnreadableError
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.inprocess import polysweep
+from tests.support.made import by_lr, sweep
 
 RECORD: dict[str, Any] = {
     "format": 1, "trial_id": "t", "outcome": "diverged", "width": 9, "epoch": 3, "epochs": 3, "started": 1.5,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import mini_cifar
-
 from polysweep.trainer.tasks import cifar
+from tests.support import mini_cifar
 
 
 def test_what_killed_launches_leave_in_the_store_is_removed_by_the_next_one(tmp_path: Path) -> None:

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from lab import lab as lab
-from made import SPEC, by_lr, sweep
 from typer.testing import CliRunner
 
 from polysweep import cli as cli_module
@@ -31,6 +28,9 @@ from polysweep.trainer import config as config_module
 from polysweep.trainer.components import plugins
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.lab import lab as lab
+from tests.support.made import SPEC, by_lr, sweep
+from tests.support.project import ROOT
 
 TINY: dict[str, Any] = {
     "name": "tiny",

@@ -11,29 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Wandb
-from test_tracking import CONFIG, HISTORY
 
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.store.record import BEGUN
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs
 from polysweep.sweeps.tracking.sync import OfflineWriter, complete, upload
-from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import HISTORY_COLUMNS
+from tests.support.loopback_wandb import Wandb
+from tests.support.wandb_runs import CONFIG, put
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 FLAT = {CONFIG.trial_id: CONFIG.flat()}
-
-
-def put(store: Store, rows: int, outcome: str = "finished", config: TrialConfig = CONFIG, **more: Any) -> None:
-    """A trial with a record, as if it had been trained."""
-    old = store.record(config.trial_id) or {}
-    store.write_config(config.trial_id, config.canonical())
-    store.write_history(config.trial_id, [{**dict.fromkeys(HISTORY_COLUMNS), **row} for row in HISTORY[:rows]])
-    record = {"outcome": outcome, "width": 1, "epoch": rows, "wandb": None, "ended": 1.8e9 + rows, "error": "oh"}
-    now = {"outcome": outcome, "epoch": rows, "ended": 1.8e9 + rows, **more}
-    store.write_record(config.trial_id, {**record, **old, **now})
 
 
 def wandb_sync(folder: Path) -> str:

@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 import wandb
-from conftest import Wandb
-from made import by_lr, sweep
-from test_offline import put
-from test_tracking import CONFIG
 from typer.testing import CliRunner
 
 from polysweep.cli import app
@@ -24,6 +20,9 @@ from polysweep.sweeps.tracking.wandb_server import Server
 from polysweep.trainer import wandb_client
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_client import Fault
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import by_lr, sweep
+from tests.support.wandb_runs import CONFIG, put
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 CONFIGS = [CONFIG.model_copy(update={"seed": seed}) for seed in range(6)]

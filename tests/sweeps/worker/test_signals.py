@@ -10,15 +10,15 @@ import uuid
 from pathlib import Path
 
 import pytest
-from ending import Begin
-from ending import begin as begin
-from ending import mark as mark
 from typer.testing import CliRunner
 
 from polysweep import __version__
 from polysweep.cli import app
 from polysweep.sweeps.scheduling import reaper
 from polysweep.sweeps.worker.signals import SIGNALS
+from tests.support.ending import Begin
+from tests.support.ending import begin as begin
+from tests.support.ending import mark as mark
 
 
 def script(body: str) -> str:

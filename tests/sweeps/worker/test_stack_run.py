@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, records, wait_for
 
 from polysweep.sweeps.job import Job
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -17,6 +16,9 @@ from polysweep.sweeps.worker import trial_run as rows_module
 from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.history import TIMING_COLUMNS
+from tests.support.project import TINY
+from tests.support.results import records
+from tests.support.waiting import wait_for
 
 
 def job(store: str, *changes: dict, width: int = 2, **settings: object) -> Job:

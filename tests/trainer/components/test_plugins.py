@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import records
-from lab import lab as lab
-from lab import own
 
 from polysweep.trainer.components import plugins
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.schedulers.scheduler import StepContext, StepSizes
 from polysweep.trainer.train import train
+from tests.support.lab import lab as lab
+from tests.support.lab import own
+from tests.support.results import records
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -7,16 +7,16 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy_methods as loops
 import pytest
 import torch
-from convex_trials import NOISY, config, histories, last, problem_options, refusal, run
 from torch.nn import functional as F
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.problem import logistic, problem_of, ridge
 from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.tasks.loading import load_task
+from tests.support import numpy_methods as loops
+from tests.support.convex_trials import NOISY, config, histories, last, problem_options, refusal, run
 
 
 @pytest.mark.parametrize(("n", "d", "condition"), [(100, 100, 10.0), (60, 20, 3.0), (8, 8, 1.0), (5, 1, 1.0)])

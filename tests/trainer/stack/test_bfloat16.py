@@ -7,8 +7,6 @@ import sys
 
 import pytest
 import torch
-from test_optimizers import config
-from test_train import by_row, configs
 from torch import Tensor, nn
 
 from polysweep.trainer.config import TrialConfig
@@ -19,6 +17,8 @@ from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.images import Images, Normalisation
 from polysweep.trainer.train import train, use_settings_of
+from tests.support.stacks import config
+from tests.support.training import by_row, configs
 
 
 def dtypes_of_a_step(width: int, precision: str) -> tuple[set[torch.dtype], set[torch.dtype], Stack]:

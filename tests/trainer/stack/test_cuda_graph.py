@@ -8,12 +8,8 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-import mini_cifar
 import pytest
 import torch
-from conftest import TINY
-from test_optimizers import config
-from test_train import by_row, configs
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.epoch import EpochRunner
@@ -22,6 +18,10 @@ from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.tasks.augmentation import cut_out
 from polysweep.trainer.tasks.loading import load_task
 from polysweep.trainer.train import train
+from tests.support import mini_cifar
+from tests.support.project import TINY
+from tests.support.stacks import config
+from tests.support.training import by_row, configs
 
 
 class Recorder:
@@ -62,7 +62,7 @@ def test_a_captured_training_is_bitwise_the_eager_one(width: int) -> None:
 
 def test_augmentation_is_inside_the_captured_step(tmp_path: Path) -> None:
     mini_cifar.write_archives(tmp_path)
-    values = {**TINY, "task": "mini_cifar:cifar10", "augmentation": "crop+flip+cutout", "batch_size": 32}
+    values = {**TINY, "task": "tests.support.mini_cifar:cifar10", "augmentation": "crop+flip+cutout", "batch_size": 32}
     row = TrialConfig.parse(values)
     eager, captured = list(train([row], data=tmp_path)), list(train([row], data=tmp_path, capture=Recorder()))
     assert by_row(captured, 0) == by_row(eager, 0)

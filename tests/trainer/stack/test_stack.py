@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from test_optimizers import config, flat_buffers, load, mini_batches, plain_module, stack_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -18,6 +17,7 @@ from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.streams import epoch_order
 from polysweep.trainer.tasks.digits import digits
 from polysweep.trainer.tasks.images import Images
+from tests.support.stacks import config, flat_buffers, load, mini_batches, plain_module, stack_of
 
 MIXED = [
     {"optimizer": "usam", "scheduler": "constant", "rho": 0.1, "seed": 0},

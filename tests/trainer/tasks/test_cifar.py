@@ -14,7 +14,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import mini_cifar
 import numpy as np
 import pytest
 import torch
@@ -30,9 +29,10 @@ from polysweep.trainer.tasks.augmentation import cut_out, epoch_draws
 from polysweep.trainer.tasks.cifar import MEAN, STD
 from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.loading import load_task
+from tests.support import mini_cifar
 
 CIFAR = {
-    "task": "mini_cifar:cifar10", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": 0.1,
+    "task": "tests.support.mini_cifar:cifar10", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": 0.1,
     "batch_size": 32, "epochs": 2,
 }  # fmt: skip
 
@@ -284,7 +284,10 @@ def test_the_held_out_set_is_stratified_and_the_same_for_every_seed(data: Path) 
     [
         ({"batch_size": 81}, "batch_size: 81 is larger than the 80"),
         ({"batch_size": 65, "val_fraction": 0.2}, "batch_size: 65 is larger than the 64"),
-        ({"val_fraction": 0.05}, "val_fraction: 0.05 of 80 training images of mini_cifar:cifar10 leaves a class empty"),
+        (
+            {"val_fraction": 0.05},
+            "val_fraction: 0.05 of 80 training images of tests.support.mini_cifar:cifar10 leaves a class empty",
+        ),
         ({"augmentation": "mixup"}, "augmentation"),
     ],
 )

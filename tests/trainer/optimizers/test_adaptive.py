@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy_methods as loops
 import pytest
-from convex_trials import NOISY, config, run
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
@@ -18,6 +16,8 @@ from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.epoch import EpochRunner
 from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.tasks.loading import load_task
+from tests.support import numpy_methods as loops
+from tests.support.convex_trials import NOISY, config, run
 
 # methods against NumPy -----------------------------------------------------------------------------------------------
 
