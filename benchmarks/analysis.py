@@ -45,7 +45,7 @@ import resource, sys
 import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from analysis import plot_robustness, pull, select
+from polysweep import plot_robustness, pull, select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.layout import subtables
 chosen = select(pull("large", store=sys.argv[1], cache=sys.argv[2]))

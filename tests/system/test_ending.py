@@ -133,14 +133,14 @@ def test_a_ray_that_cannot_start_is_one_line(
 
 
 IMPATIENT = """
-from sweeps import rayenv
+from polysweep.sweeps.scheduling import ray_environment as rayenv
 prepare = rayenv.prepare
 def then_impatient(*arguments, **options):
     prepare(*arguments, **options)  # before Ray is imported
     import polysweep.sweeps.scheduling.driver
     polysweep.sweeps.scheduling.driver.MEMORY_SECONDS = (0.1, 0.1)
 rayenv.prepare = then_impatient
-from polysweep import main
+from polysweep.__main__ import main
 main()
 """
 

@@ -30,8 +30,8 @@ FRAGILE = """
 import os
 from pathlib import Path
 import torch
-from polysweep.trainer.components.registry import REQUIRED, declare
-from polysweep.trainer.schedulers.polyak import Constant
+from polysweep import REQUIRED, declare
+from polysweep.trainer.schedulers.cosine import Constant
 
 @declare(uses={"lr": REQUIRED})
 class Fragile(Constant):

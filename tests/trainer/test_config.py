@@ -150,7 +150,7 @@ def test_a_wrong_value_is_named_with_the_valid_ones(change: dict, key: str, word
         "polysweep.sweeps.spec.spec",
         "polysweep.sweeps.planning.plan",
         "polysweep.sweeps.store.store",
-        "polysweep.sweeps.commands.app",
+        "polysweep.cli",
     ],
 )
 def test_planning_imports_neither_torch_nor_ray_nor_wandb(module: str) -> None:

@@ -316,7 +316,7 @@ def test_many_small_changes_leave_a_small_cache_and_the_truth(tmp_path: Path) ->
 def test_two_processes_share_a_cache(tmp_path: Path) -> None:
     sweep(tmp_path, by_lr)
     code = (
-        "import sys\nfrom analysis import pull\n"
+        "import sys\nfrom polysweep import pull\n"
         "for _ in range(15):\n"
         "    found = pull('made', store=sys.argv[1], cache=sys.argv[1] + '/cache')\n"
         "    assert len(found.runs) == 24 and found.runs['outcome'].tolist() == ['finished'] * 24\n"

@@ -109,7 +109,7 @@ def test_errors_and_logs_of_a_trial_steer_no_terminal(tmp_path: Path) -> None:
 def test_a_user_error_is_one_line_without_control_characters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from polysweep.sweeps.commands import app as cli
+    from polysweep import cli
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["polysweep", "status", "\x1b[31m\nno", "--store", str(tmp_path)])

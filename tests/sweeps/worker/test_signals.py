@@ -25,7 +25,7 @@ def script(body: str) -> str:
     """A program that has taken its signals over, and says so."""
     return f"""
 import os, signal, subprocess, sys, threading, time
-from sweeps import interruption as module
+from polysweep.sweeps.worker import signals as module
 from polysweep.sweeps.worker.signals import Interruption, shielded
 interruption = Interruption()
 module.REPEAT_SECONDS = 0.0

@@ -119,7 +119,7 @@ def test_precision_is_part_of_a_trial() -> None:
 
 FAULTS = """
 import ctypes, resource, sys, torch
-from polysweep.trainer.memory import M_MMAP_THRESHOLD, keep_freed_memory
+from polysweep.trainer.device import M_MMAP_THRESHOLD, keep_freed_memory
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit("glibc did not take it")
 if sys.argv[1] == "given back":  # by itself glibc does it or not, as the blocks happen to lie
