@@ -43,7 +43,7 @@ def is_documented(code: int, number: int) -> bool:
         (0.02, signal.SIGQUIT, False),
         (0.6, signal.SIGHUP, True),
         (2.5, signal.SIGTERM, False),
-        (4.5, signal.SIGINT, True),
+        pytest.param(4.5, signal.SIGINT, True, marks=pytest.mark.long),
     ],
 )
 def test_a_signal_as_a_launch_starts_ends_all_of_it(

@@ -89,7 +89,7 @@ def test_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_in_fligh
     reported.write_text("0")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["torch", "torchvision", "polysweep.trainer.train", "polysweep.sweeps.worker.stack_run", "mini_cifar"]
+        ["torch", "torchvision", "polysweep.trainer.train", "polysweep.sweeps.worker.stack_run", mini_cifar.__name__]
     )
     chance = random.Random(7)
     epochs, kills = [], 0

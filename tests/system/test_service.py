@@ -43,7 +43,7 @@ class Fragile(Constant):
 
 
 def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
-    run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a stack of four; its traceback is kept, the others end as they would have, and it goes on where it was."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
@@ -78,7 +78,7 @@ def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
     for trial_id, record in records(store).items():
         assert [s["from_epoch"] for s in record["sessions"]] == ([0, 2] if trial_id in failed else [0])
         assert len(record.get("errors", [])) == (trial_id in failed)
-    log = run("logs", "small", next(iter(failed))[:10], "--store", store).stdout
+    log = run_here("logs", "small", next(iter(failed))[:10], "--store", store).stdout
     assert "epoch 3/3" in log and "RuntimeError: it broke" in log and "finished after epoch 3" in log
 
 
@@ -134,23 +134,23 @@ def fake(store: Store, spec: SweepSpec, outcome: str = "finished", epochs: int =
 
 
 def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
-    run: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     store = Store(str(tmp_path / "store"))
     spec = SweepSpec.load(spec_file())
     store.write_sweep(spec)
     fake(store, spec)
     more = spec_file(seeds=3)
-    planned = json.loads(run("plan", more, "--store", "store", "--json").stdout)
+    planned = json.loads(run_here("plan", more, "--store", "store", "--json").stdout)
     assert planned["extension"] == {"new": 6, "gone": 0, "unchanged": 12, "changed": []}
     assert planned["counts"]["new"] == 6
     fewer = spec_file(seeds=1)
-    shown = run("plan", fewer, "--store", "store").stdout
+    shown = run_here("plan", fewer, "--store", "store").stdout
     assert "0 trials are new in the file, 6 unchanged, 6 gone from it (kept in the Store)" in shown
 
     parameters = json.loads(more.read_text())["parameters"] | {"epochs": {"value": 5}}
     other = spec_file(parameters=parameters)
-    shown = run("plan", other, "--store", "store").stdout
+    shown = run_here("plan", other, "--store", "store").stdout
     assert "launch needs --extend" in shown and "  epochs: 3 -> 5" in shown
     refused = run("launch", other, "--store", "store")
     assert_user_error(refused, "'small' is in use by another spec (epochs: 3 -> 5)", "--extend")
@@ -165,9 +165,9 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert [trial.trial_id for trial in kept.trials] == [trial.trial_id for trial in extended.trials]
     assert [trial.trial_id for trial in kept.gone] == [trial.trial_id for trial in spec.trials]
     assert store.files.read("sweeps/small/spec-1.yaml") == spec.text.encode(), "the earlier spec is kept"
-    found = json.loads(run("status", "small", "--store", "store", "--json").stdout)
+    found = json.loads(run_here("status", "small", "--store", "store", "--json").stdout)
     assert (found["counts"]["trials"], found["gone"]) == (12, 12)
-    assert "12 trials have gone from the file" in run("status", "small", "--store", "store").stdout
+    assert "12 trials have gone from the file" in run_here("status", "small", "--store", "store").stdout
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_damaged_record_is_named_and_the_rest_goes_on(run: Run, spec_file: Spe
 
 
 def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
-    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path
+    run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     parameters = json.loads(spec_file().read_text())["parameters"] | {
         "model": {"value": "resnet8"}, "epochs": {"value": 30},
@@ -219,21 +219,21 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
     store = tmp_path / "store"
     process = start("launch", spec, "--store", store)
     wait_for(lambda: sum(r["epoch"] for r in records(store).values()) >= 2, 90, process)
-    status = json.loads(run("status", "small", "--store", store, "--json").stdout)
+    status = json.loads(run_here("status", "small", "--store", store, "--json").stdout)
     assert len(status["launches"]) == 1 and f"pid {process.pid}" in status["launches"][0]
     assert any(t["outcome"] == "running" and "since" in t["holder"] for t in status["trials"])
-    stopped = run("stop", "small", "--store", store)
+    stopped = run_here("stop", "small", "--store", store)
     assert stopped.returncode == 0 and f"(pid {process.pid})" in stopped.stdout
     assert process.wait(timeout=20) == 143
     states = [Store(str(store)).state(t) for t in records(store)]
     assert {state.state for state in states} <= {"interrupted", "finished"} and any(state.epoch for state in states)
     assert not [name for name in Store(str(store)).files.names("sweeps/small") if name.startswith(("stop-", "launch-"))]
-    assert "no launch is running" in run("stop", "small", "--store", store).stdout
-    assert_user_error(run("logs", "small", "zzz", "--store", store), "'zzz'", "small has no such trial")
+    assert "no launch is running" in run_here("stop", "small", "--store", store).stdout
+    assert_user_error(run_here("logs", "small", "zzz", "--store", store), "'zzz'", "small has no such trial")
 
 
 def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(
-    run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from polysweep.trainer.device import device_model
 
@@ -244,7 +244,7 @@ def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_sa
     spec = SweepSpec.load(spec_file(launch={"stack": 2, "concurrency": 2}))
     made = plan(spec, store.states(spec))
     assert "no estimate: no finished trial" in str(estimated(made))
-    assert "no estimate" in run("plan", tmp_path / "small.yaml", "--store", "store").stdout
+    assert "no estimate" in run_here("plan", tmp_path / "small.yaml", "--store", "store").stdout
     first = SweepSpec.load(spec_file(seeds=1, launch={"stack": 2}))
     told = {"signature": first.trials[0].signature}
     fake(store, first, provenance={"device_model": "another processor"}, **told)

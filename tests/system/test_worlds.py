@@ -250,9 +250,9 @@ def scores(world: World, seed: int) -> Callable[[TrialConfig], list[float]]:
     return score
 
 
-def test_a_world_in_a_store_is_judged_as_in_memory(run: Run, tmp_path: Path) -> None:
+def test_a_world_in_a_store_is_judged_as_in_memory(run_here: Run, tmp_path: Path) -> None:
     sweep(tmp_path / "store", scores(World(paper), 7), **SMALL)
-    answer = run("compare", "made", "--published", "cifar", "--store", "store")
+    answer = run_here("compare", "made", "--published", "cifar", "--store", "store")
     assert answer.returncode == 0, answer.stderr
     memory = {
         (one.claim, one.where): one.found.p
@@ -268,7 +268,7 @@ def test_a_world_in_a_store_is_judged_as_in_memory(run: Run, tmp_path: Path) -> 
     assert answer.stdout.count("| holds ") >= 4 and "| fails " not in answer.stdout.partition("| the safeguard")[0]
 
 
-def test_a_failed_seed_swaps_no_candidate(run: Run, tmp_path: Path) -> None:
+def test_a_failed_seed_swaps_no_candidate(run_here: Run, tmp_path: Path) -> None:
     """lr = 0.1 is the better by 15 points and its third seed failed: no table says that Polyak beats the other one."""
     values = {0.1: (0.950, 0.954, "failed"), 0.01: (0.800, 0.803, 0.806), None: (0.900, 0.902, 0.904)}
 
@@ -281,7 +281,7 @@ def test_a_failed_seed_swaps_no_candidate(run: Run, tmp_path: Path) -> None:
         values[0.1] = (*values[0.1][:2], outcome)
         sweep(tmp_path / outcome, score, variants=variants)
         for format_ in ("markdown", "latex", "html"):
-            text = run("table", "made", "--store", outcome, "--format", format_).stdout
+            text = run_here("table", "made", "--store", outcome, "--format", format_).stdout
             lost = "1 failed" if outcome == "failed" else "1 missing"
             assert f"undecided: lr=0.1 95.20 (2/3, {lost}); lr=0.01 80.30 (3/3)" in text
             assert "80.30 " not in text.replace("lr=0.01 80.30 (3/3)", "") and "over constant" not in text
@@ -369,7 +369,7 @@ def test_stability_and_heat_map_have_no_mean_where_a_candidate_lacks_a_seed(tmp_
     assert all(np.isnan(line.get_ydata()).all() for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2)
 
 
-def test_a_stalled_trial_is_counted_wherever_it_is_averaged(run: Run, tmp_path: Path) -> None:
+def test_a_stalled_trial_is_counted_wherever_it_is_averaged(run: Run, run_here: Run, tmp_path: Path) -> None:
     """The paper's cap times a thousand on the digits: gamma = 0 from the second epoch on, and the gradient is not."""
     settings = {"rho": 0.1, "gamma_b": 1000, "weight_decay": 5e-4, "batch_size": 64, "epochs": 3}
     spec = {
@@ -394,17 +394,17 @@ def test_a_stalled_trial_is_counted_wherever_it_is_averaged(run: Run, tmp_path: 
     assert record["notes"] == ["stalled: gamma = 0 in every step of the last epoch"]
     last = store.history(trial.trial_id)[-1]
     assert last["gamma/zero_share"] == 1 and last["grad_norm/x"] > 1
-    status = run("status", "stall", "--store", "store")
+    status = run_here("status", "stall", "--store", "store")
     assert "1 finished trials are stalled" in status.stdout and "stalled" in status.stdout.splitlines()[2]
-    assert json.loads(run("status", "stall", "--store", "store", "--json").stdout)["stalled"] == 1
-    assert "(1/1, 1 stalled)" in run("table", "stall", "--store", "store").stdout
-    assert ",1," in run("table", "stall", "--store", "store", "--format", "csv").stdout.splitlines()[1]
-    run("report", "stall", "--store", "store", "--out", "r.html")
+    assert json.loads(run_here("status", "stall", "--store", "store", "--json").stdout)["stalled"] == 1
+    assert "(1/1, 1 stalled)" in run_here("table", "stall", "--store", "store").stdout
+    assert ",1," in run_here("table", "stall", "--store", "store", "--format", "csv").stdout.splitlines()[1]
+    run_here("report", "stall", "--store", "store", "--out", "r.html")
     assert "1 finished trials are stalled" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_the_papers_sweep_holds_no_copies(run: Run) -> None:
-    planned = json.loads(run("plan", str(ROOT / "sweeps" / "specs" / "paper-cifar.yaml"), "--json").stdout)
+def test_the_papers_sweep_holds_no_copies(run_here: Run) -> None:
+    planned = json.loads(run_here("plan", str(ROOT / "sweeps" / "specs" / "paper-cifar.yaml"), "--json").stdout)
     assert (len(planned["cells"]), len(planned["trials"])) == (192, 1152)
     cosine = [one["config"] for one in planned["trials"] if one["config"]["scheduler"] == "cosine"]
     assert all(one["lr_min"] < one["lr"] for one in cosine)

@@ -119,7 +119,7 @@ def spec_of(lab: Path, model: str, stack: int) -> SweepSpec:
     return SweepSpec.parse(text, "spec")
 
 
-def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Path, run: Run) -> None:
+def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Path, run: Run, run_here: Run) -> None:
     made = plan(spec_of(lab, "broken:Looks", 4), {})
     assert [stack.width for stack in made.stacks] == [1] * 5
     (note,) = made.notes
@@ -131,7 +131,7 @@ def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Pa
     answer = run("launch", path, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "warning: model 'broken:Looks' cannot be stacked" in answer.stderr
-    assert "cannot be stacked" in run("plan", path, "--store", "other").stderr
+    assert "cannot be stacked" in run_here("plan", path, "--store", "other").stderr
 
 
 def test_out_of_memory_halves_k_for_trials_that_have_not_started(

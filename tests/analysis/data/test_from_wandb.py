@@ -316,22 +316,24 @@ def test_a_run_that_has_gone_from_the_server_goes_from_the_cache(wandb_server: W
         ([ADDRESS, "--metric", "acc", "--goal", "up"], "--goal: 'up'; expected maximize or minimize"),
     ],
 )
-def test_a_mistake_is_named(arguments: list[str], message: str, wandb_server: Wandb, run: Callable[..., Any]) -> None:
+def test_a_mistake_is_named(
+    arguments: list[str], message: str, wandb_server: Wandb, run_here: Callable[..., Any]
+) -> None:
     wandb_server.load("p", foreign())
     wandb_server.load("empty", [])
-    done = run("pull", *arguments, preexec_fn=None)
+    done = run_here("pull", *arguments)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert message in done.stderr and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
-def test_no_key_is_said(run: Callable[..., Any]) -> None:
-    done = run("pull", ADDRESS)
+def test_no_key_is_said(run_here: Callable[..., Any]) -> None:
+    done = run_here("pull", ADDRESS)
     assert done.returncode == 2
     assert done.stderr == f"error: {ADDRESS}: no W&B key; set WANDB_API_KEY, or run `wandb login`\n"
 
 
-def test_what_was_not_pulled_is_said(run: Callable[..., Any]) -> None:
-    done = run("table", ADDRESS)
+def test_what_was_not_pulled_is_said(run_here: Callable[..., Any]) -> None:
+    done = run_here("table", ADDRESS)
     assert (
         done.returncode == 2 and done.stderr == f"error: {ADDRESS} has not been pulled; run: polysweep pull {ADDRESS}\n"
     )
@@ -348,11 +350,13 @@ def test_two_runs_of_a_seed_and_seeds_that_nobody_named_are_said(wandb_server: W
         select(pull(ADDRESS, cache=tmp_path, **unnamed))
 
 
-def test_the_commands_work_on_what_was_pulled(wandb_server: Wandb, run: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_commands_work_on_what_was_pulled(
+    wandb_server: Wandb, run_here: Callable[..., Any], tmp_path: Path
+) -> None:
     wandb_server.load("p", foreign())
-    done = run(
+    done = run_here(
         "pull", ADDRESS, "--map", "rho=optimizer.radius", "--map", "scheduler=optimizer.name",
-        "--map", "seed=random_seed", "--metric", "val_loss", "--tuned", "lr", "--ignore", "host", preexec_fn=None,
+        "--map", "seed=random_seed", "--metric", "val_loss", "--tuned", "lr", "--ignore", "host",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -360,8 +364,9 @@ def test_the_commands_work_on_what_was_pulled(wandb_server: Wandb, run: Callable
         "cells: scheduler, rho; tuned: lr; selected by val_loss (minimize)",
         f"polysweep table {ADDRESS} shows them",
     ]
+    wandb_server.fail(500)  # what was pulled needs no server
     for command in (["table"], ["plot", "--out", "plots"], ["report", "--out", "r.html"], ["dashboard", "--dry-run"]):
-        done = run(command[0], ADDRESS, *command[1:])  # without a network
+        done = run_here(command[0], ADDRESS, *command[1:])
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "r.html").exists() and (tmp_path / "plots" / "robustness.png").exists()
 

@@ -264,7 +264,7 @@ def test_the_public_names_are_there() -> None:
 
 
 def test_the_commands_take_layouts_metrics_and_published_numbers(
-    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep(tmp_path / "store", by_lr, **CAPS)
     monkeypatch.chdir(tmp_path)
@@ -289,7 +289,7 @@ def test_the_commands_take_layouts_metrics_and_published_numbers(
     ):
         refused = of(*arguments).exception
         assert isinstance(refused, UserError) and message in str(refused) and "\n" not in str(refused)
-    done = run("table", "made", "--store", tmp_path / "store", "--format", "pdf")
+    done = run_here("table", "made", "--store", tmp_path / "store", "--format", "pdf")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and "--format: 'pdf'; expected one of" in done.stderr
 
