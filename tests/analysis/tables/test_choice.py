@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
@@ -190,27 +190,34 @@ def test_a_wrong_choice_is_named(tmp_path: Path, options: dict, message: str) ->
 accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 
 
-@given(st.lists(st.one_of(accuracies, st.sampled_from(["diverged", "failed", "new"])), min_size=24, max_size=24))
+@pytest.mark.parametrize("examples", [30, pytest.param(200, marks=pytest.mark.long)])
 def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
-    tmp_path_factory: pytest.TempPathFactory, fates: list
+    tmp_path_factory: pytest.TempPathFactory, examples: int
 ) -> None:
-    given_fates = iter(fates)
-    pulled = sweep(tmp_path_factory.mktemp("store"), lambda _: next(given_fates))
-    selection = select(pulled)
-    for row in selection.cells.to_dict("records"):
-        assert row["n"] + row["diverged"] + row["failed"] + row["stopped"] + row["missing"] == row["seeds"] == 3
-    best = {run["trial_id"]: run["best/test/top1"] for run in pulled.runs.to_dict("records")}
-    for keys, group in selection.values.groupby(["rho", "scheduler"]):
-        finished = [best[t] for t in group[group["outcome"] == "finished"]["trial_id"]]
-        row = cell(selection, *keys)
-        assert row["n"] == len(finished)
-        assert pd.isna(row["mean"]) if not finished else row["mean"] == pytest.approx(statistics.fmean(finished))
-    chosen = selection.candidates[selection.candidates["rank"] == 1]
-    merged = selection.candidates.merge(chosen, on=["rho", "scheduler"], suffixes=("", "_chosen"))
-    complete = (merged["failed"] + merged["missing"] == 0) & (merged["failed_chosen"] + merged["missing_chosen"] == 0)
-    assert (merged["n"] <= merged["n_chosen"])[complete].all()
-    for row in selection.cells.to_dict("records"):
-        assert not (row["undecided"] and row["candidates"] > 1) or (pd.isna(row["mean"]) and row["selected"] == "")
+    @settings(max_examples=examples)
+    @given(st.lists(st.one_of(accuracies, st.sampled_from(["diverged", "failed", "new"])), min_size=24, max_size=24))
+    def holds(fates: list) -> None:
+        given_fates = iter(fates)
+        pulled = sweep(tmp_path_factory.mktemp("store"), lambda _: next(given_fates))
+        selection = select(pulled)
+        for row in selection.cells.to_dict("records"):
+            assert row["n"] + row["diverged"] + row["failed"] + row["stopped"] + row["missing"] == row["seeds"] == 3
+        best = {run["trial_id"]: run["best/test/top1"] for run in pulled.runs.to_dict("records")}
+        for keys, group in selection.values.groupby(["rho", "scheduler"]):
+            finished = [best[t] for t in group[group["outcome"] == "finished"]["trial_id"]]
+            row = cell(selection, *keys)
+            assert row["n"] == len(finished)
+            assert pd.isna(row["mean"]) if not finished else row["mean"] == pytest.approx(statistics.fmean(finished))
+        chosen = selection.candidates[selection.candidates["rank"] == 1]
+        merged = selection.candidates.merge(chosen, on=["rho", "scheduler"], suffixes=("", "_chosen"))
+        complete = (merged["failed"] + merged["missing"] == 0) & (
+            merged["failed_chosen"] + merged["missing_chosen"] == 0
+        )
+        assert (merged["n"] <= merged["n_chosen"])[complete].all()
+        for row in selection.cells.to_dict("records"):
+            assert not (row["undecided"] and row["candidates"] > 1) or (pd.isna(row["mean"]) and row["selected"] == "")
+
+    holds()
 
 
 # Plots and report.
