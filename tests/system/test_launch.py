@@ -290,6 +290,6 @@ def test_diverged_and_failed_trials_are_counted_and_shown(
         "error": "Traceback ...\nRuntimeError: out of luck",
     }
     Store(str(store)).write_record(failed, record)
-    again = run("launch", spec, "--store", store)
+    again = run_here("launch", spec, "--store", store)
     assert again.returncode == 1
     assert f"failed: {failed}: RuntimeError: out of luck" in again.stderr

@@ -78,7 +78,7 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert "(2/2)" in table or " +- " in table, table
     status = json.loads(run_here("status", "small", "--store", parts, "--json").stdout)
     assert status["counts"]["stopped"] == len(stopped) and status["proposals_left"] == 0
-    again = run("launch", spec, "--store", parts)
+    again = run_here("launch", spec, "--store", parts)
     assert again.returncode == 0 and "nothing to start, all 16 trials have ended" in again.stdout
 
     longer = spec_file(**{**SEARCH, "run_cap": 20})

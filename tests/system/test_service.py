@@ -152,7 +152,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     other = spec_file(parameters=parameters)
     shown = run_here("plan", other, "--store", "store").stdout
     assert "launch needs --extend" in shown and "  epochs: 3 -> 5" in shown
-    refused = run("launch", other, "--store", "store")
+    refused = run_here("launch", other, "--store", "store")
     assert_user_error(refused, "'small' is in use by another spec (epochs: 3 -> 5)", "--extend")
     assert store.launched("small").text == spec.text, "nothing has changed"
 

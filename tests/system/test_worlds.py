@@ -53,7 +53,7 @@ def at_most(draws: int, rate: float = LEVEL) -> int:
     return int(stats.binom.ppf(0.999, draws, rate))
 
 
-@pytest.mark.parametrize("draws", [20, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("draws", [6, pytest.param(1000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "world",
     [World(no_difference), World(no_difference, same, n=5), World(no_difference, same, digits=3)],
@@ -67,7 +67,7 @@ def test_where_nothing_differs_hardly_any_claim_is_judged(world: World, draws: i
         assert false <= at_most(draws), f"{claim}: {false} of {draws} families have a false verdict"
 
 
-@pytest.mark.parametrize("draws", [20, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("draws", [6, pytest.param(400, marks=pytest.mark.long)])
 def test_where_the_paper_is_true_claims_hold_and_none_fails(draws: int) -> None:
     found = rates(World(paper), draws)
     for claim in TESTED:
@@ -80,7 +80,7 @@ def test_where_the_paper_is_true_claims_hold_and_none_fails(draws: int) -> None:
     assert five.rows[BEST, HOLDS] / (128 * five.draws) > 0.95, "five seeds see nearly all"
 
 
-@pytest.mark.parametrize("draws", [20, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("draws", [6, pytest.param(400, marks=pytest.mark.long)])
 def test_where_the_opposite_is_true_claims_fail_and_none_holds(draws: int) -> None:
     found = rates(World(opposite), draws)
     for claim in TESTED:
@@ -88,23 +88,25 @@ def test_where_the_opposite_is_true_claims_fail_and_none_holds(draws: int) -> No
         assert found.rows[claim, FAILS] > 0.9 * found.rows[claim, HOLDS] + 8 * draws, claim
 
 
-def test_a_safeguard_that_is_often_active_is_not_called_rare() -> None:
+@pytest.mark.parametrize("draws", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_a_safeguard_that_is_often_active_is_not_called_rare(draws: int) -> None:
     found = rates(World(paper, stalled=0.3), 5)
     assert found.rows[SAFEGUARD, FAILS] == 10 and not found.rows[SAFEGUARD, HOLDS]
-    at_the_limit = rates(World(paper, stalled=0.05), 20)
-    assert at_the_limit.draws_with[SAFEGUARD, HOLDS] + at_the_limit.draws_with[SAFEGUARD, FAILS] <= at_most(20)
+    at_the_limit = rates(World(paper, stalled=0.05), draws)
+    assert at_the_limit.draws_with[SAFEGUARD, HOLDS] + at_the_limit.draws_with[SAFEGUARD, FAILS] <= at_most(draws)
 
 
-def test_a_failed_seed_and_a_diverged_one_cost_verdicts_and_make_none_false() -> None:
+@pytest.mark.parametrize("draws", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_a_failed_seed_and_a_diverged_one_cost_verdicts_and_make_none_false(draws: int) -> None:
     """Of the leading constant step size of every row a seed has failed: nothing is said of constant. Or it diverged."""
     places = range(0, 1152, 18)  # a row has 3 x 3 runs of constant, 2 x 3 of cosine, 3 of Polyak
     failed = rates(World(paper, outcomes=dict.fromkeys(places, "failed")), 3)
     for claim in (BEST, STEP_SIZE):
         assert failed.rows[claim, "undecided"] == {BEST: 128, STEP_SIZE: 32}[claim] * 3 - failed.rows[claim, "no runs"]
         assert not failed.rows[claim, HOLDS] + failed.rows[claim, FAILS]
-    diverged = rates(World(no_difference, outcomes=dict.fromkeys(places, "diverged")), 20)
+    diverged = rates(World(no_difference, outcomes=dict.fromkeys(places, "diverged")), draws)
     for claim in TESTED:
-        assert diverged.draws_with[claim, HOLDS] + diverged.draws_with[claim, FAILS] <= at_most(20)
+        assert diverged.draws_with[claim, HOLDS] + diverged.draws_with[claim, FAILS] <= at_most(draws)
 
 
 # Why Welch: level and power of the three ways to a variance, by the same rule.

@@ -33,7 +33,7 @@ def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, 
     assert {record["width"] for record in records(lab / "store").values()} == {2}
     table = run_here("table", "mine", "--store", "store").stdout
     assert "my_lab.rules:DecSPS" in table.splitlines()[2]
-    assert "nothing to start" in run("launch", "mine.yaml", "--store", "store", "--wandb", "disabled").stdout
+    assert "nothing to start" in run_here("launch", "mine.yaml", "--store", "store", "--wandb", "disabled").stdout
 
 
 def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
