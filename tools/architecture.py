@@ -3,8 +3,8 @@
     python tools/architecture.py           write the picture
     python tools/architecture.py --check   fail if the picture is not that of the code
 
-The order is that of `[tool.importlinter]` in pyproject.toml, the arrows come from the imports. An arrow is left out if a
-longer path leads to the same room.
+The order is that of `[tool.importlinter]` in pyproject.toml, the arrows come from the imports. An arrow is left out if
+a longer path leads to the same room.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def draw() -> str:
     arrows = [(row[a], row[b]) for a, b in without_shortcuts(imports_between(names))]
     height = TOP + ROW * len(names) + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
         "<title>Rooms of polysweep; an arrow points from a room to one that it imports</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
@@ -119,7 +120,8 @@ def draw() -> str:
         x, y, z = LEFT - 8, TOP + ROW * start + ROW // 2, TOP + ROW * end + ROW // 2
         bend = x - SHORTEST - LANE * lane
         parts.append(
-            f'<path d="M{x} {y + 3}H{bend}V{z - 3}H{x}" fill="none" stroke="{colour}" opacity="0.6" marker-end="url(#tip)"/>'
+            f'<path d="M{x} {y + 3}H{bend}V{z - 3}H{x}" fill="none" stroke="{colour}" opacity="0.6" '
+            'marker-end="url(#tip)"/>'
         )
     for name, number in row.items():
         y = TOP + ROW * number

@@ -1,6 +1,6 @@
 """Refuses phrases that a reader has to translate, in docstrings, comments, messages and pages; each with a better one.
 
-    python tools/words.py [FILE...]     default: the code, the tools and the pages that git tracks
+python tools/words.py [FILE...]     default: the code, the tools and the pages that git tracks
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CHECKED: Final = (
-    "README.md", "Makefile", "docs", "docker/README.md", "polysweep", "trainer", "sweeps", "analysis", "tools", "benchmarks",
+    "README.md", "Makefile", "docs", "docker/README.md", "polysweep", "trainer", "sweeps", "analysis", "tools",
+    "benchmarks",
 )  # fmt: skip
 
 BETTER: Final = {
@@ -77,9 +78,9 @@ def complaints(path: Path) -> Iterator[str]:
     """`file:line: 'phrase': better: ...`, one per phrase."""
     phrases = list(BETTER.values())
     for first, text in prose(path):
-        joined = re.sub(r"\n[ \t#]*", lambda gap: "\n" + " " * 0, text)
-        for match in PATTERN.finditer(joined.replace("\n", " ")):
-            line = first + joined[: match.start()].count("\n")
+        lines = re.sub(r"\n[ \t#]*", "\n", text)  # a phrase may go over the end of a line
+        for match in PATTERN.finditer(lines.replace("\n", " ")):
+            line = first + lines.count("\n", 0, match.start())
             number = int(str(match.lastgroup).removeprefix("p"))
             shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
             yield f"{shown}:{line}: {match.group()!r}: better: {phrases[number]}"
