@@ -91,3 +91,11 @@ def test_the_example_specs_are_those_of_the_text() -> None:
     (bayes,) = blocks_of(ROOT / "docs/searches.md", "yaml")
     assert len(SweepSpec.parse(grid, "spec.md").trials) == 2 * 72
     assert SweepSpec.parse(bayes, "searches.md").points == 30
+
+
+def test_the_update_is_a_few_named_calls_away_from_the_command() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## From the command to the update")[2].partition("\n## ")[0]
+    hops = re.findall(r"^\d+\. `([\w/.]+):[\w.]+`", section, re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\d+\. ", section, re.MULTILINE)) <= 13
+    assert sum(hop.startswith("trainer/") for hop in hops) <= 4 and hops[-1].startswith("trainer/optimizers/")
