@@ -43,7 +43,7 @@ class Fragile(Constant):
 
 
 def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
-    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a stack of four; its traceback is kept, the others end as they would have, and it goes on where it was."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
@@ -78,7 +78,7 @@ def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
     for trial_id, record in records(store).items():
         assert [s["from_epoch"] for s in record["sessions"]] == ([0, 2] if trial_id in failed else [0])
         assert len(record.get("errors", [])) == (trial_id in failed)
-    log = run_here("logs", "small", next(iter(failed))[:10], "--store", store).stdout
+    log = run("logs", "small", next(iter(failed))[:10], "--store", store).stdout
     assert "epoch 3/3" in log and "RuntimeError: it broke" in log and "finished after epoch 3" in log
 
 
