@@ -21,8 +21,7 @@ from polysweep import cli as cli_module
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.sweeps.planning.status import status_of
-from polysweep.sweeps.spec.expansion import Point
-from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.search import Point, Suggestion
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import Sweep
 from polysweep.sweeps.store.files import NewerFormatError, StoreError

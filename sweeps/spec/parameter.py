@@ -184,6 +184,13 @@ class Parameter(BaseModel):
             return self._multiple(first), self._multiple(last)
         return self._ends()
 
+    @property
+    def extremes(self) -> list[Any]:
+        """The values that a check of all its values looks at: of a list each, else the first and the last."""
+        if self.kind == "categorical":
+            return list(self.values or ())
+        return [self.at(1e-6), self.at(1 - 1e-6)]
+
     def _ends(self) -> tuple[float, float]:
         """Smallest and largest value."""
         assert self.min is not None and self.max is not None

@@ -13,9 +13,8 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from polysweep.sweeps.spec.expansion import Point
 from polysweep.sweeps.spec.parameter import Parameter
 
 TRIES: Final = 200
@@ -24,6 +23,13 @@ TRIES: Final = 200
 Goal = Literal["maximize", "minimize"]
 Space = Sequence[Mapping[str, Parameter]]
 """By variant, its parameters and the shared ones."""
+
+
+class Point(NamedTuple):
+    """A choice of every parameter but the seed: the variant, and the values as the file gives them."""
+
+    variant: int
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from polysweep.trainer.config import TrialConfig
 
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What the name of a sweep may be."""
 EDGE: Final = 0.05
 """The share of a range at each end that counts as its edge."""
-
-
 OPTIONS: Final = ("task_options", "model_options", "optimizer_options", "scheduler_options")
 
 

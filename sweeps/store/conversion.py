@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from polysweep.sweeps.spec.expansion import Point, trial_of
-from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.expansion import trial_of
+from polysweep.sweeps.spec.search import Point, Suggestion
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.spec.yaml_lines import read_yaml

@@ -298,8 +298,7 @@ class Store:
 
     def suggestions(self, name: str) -> list[Suggestion]:
         """What bayes has proposed, in order."""
-        from polysweep.sweeps.spec.expansion import Point
-        from polysweep.sweeps.spec.search import Suggestion
+        from polysweep.sweeps.spec.search import Point, Suggestion
 
         folder = f"sweeps/{name}/points"
         paths = [f"{folder}/{found}" for found in self._point_files(name)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial
+from polysweep.sweeps.spec.sweep import NAME_PATTERN, Settings, Sweep, SweepTrial
 from polysweep.sweeps.store.checking import SweepPart, checked_part, parse_json
 from polysweep.sweeps.store.files import Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
 from polysweep.sweeps.store.sweep_index import added, assembled
@@ -16,7 +16,6 @@ from polysweep.sweeps.store.sweep_index import added, assembled
 if TYPE_CHECKING:
     from polysweep.sweeps.spec.spec import SweepSpec
 
-NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PART: Final = re.compile(r"sweep(?:-([0-9]{1,9}))?\.json")
 _MARKS: Final = ("sweep.json", "spec.yaml", "trials.json")
 """One of these files makes a folder a sweep; the last two alone are of an older version."""
