@@ -45,7 +45,7 @@ import resource, sys
 import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from analysis import plot_robustness, pull, select
+from polysweep import plot_robustness, pull, select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.layout import subtables
 chosen = select(pull("large", store=sys.argv[1], cache=sys.argv[2]))
@@ -133,10 +133,12 @@ def touch(root: Path, trial_ids: list[str]) -> None:
 def server(runs: int) -> Iterator[None]:
     """The loopback server with runs of ours; the environment points at it."""
     rng = random.Random(0)
-    file = Path(__file__).parent.parent / "tests" / "wandb_server.py"
+    root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        process = subprocess.Popen([sys.executable, file, "--port-file", port_file])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.wandb_server", "--port-file", port_file], cwd=root
+        )
         try:
             while not port_file.exists():
                 time.sleep(0.05)
