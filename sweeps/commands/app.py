@@ -75,7 +75,7 @@ def plan(
     from polysweep.sweeps.spec.spec import SweepSpec
 
     place = open_store(store)
-    sweep = place.known(SweepSpec.load(spec))
+    sweep = place.search.with_proposals(SweepSpec.load(spec))
     made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
     extension = compare(sweep, place)
     cost = estimate(made.stacks, made.states, sweep.settings.launch, place, proposals=made.proposals_left)

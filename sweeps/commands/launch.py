@@ -62,7 +62,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
     `run` schedules it, by default on a Ray of this process's own.
     """
     data = data_folder(options.data_dir, spec.launch.data_dir)
-    spec = store.known(spec)
+    spec = store.search.with_proposals(spec)
     extension = compare(spec, store)
     if extension.changed and not options.extend:
         raise UserError(
@@ -99,7 +99,7 @@ def _is_over(made: Plan, store: Store) -> str:
         return ""
     if is_target_reached(made.spec.metric, store, made.states):
         return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
-    if made.stacks or (made.proposals_left and not store.is_exhausted(made.spec.name)):
+    if made.stacks or (made.proposals_left and not store.search.is_exhausted(made.spec.name)):
         return ""
     return f"all {counts['trials']} trials have ended"
 

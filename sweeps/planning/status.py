@@ -29,7 +29,7 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     with_values = [t for t in sweep.trials if states[t.trial_id].state not in ("new", "diverged", "failed")]
     values, stalled = _values(metric, store, with_values)
     stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
-    proposals = max(0, settings.points - store.points(sweep.name)) if settings.points else 0
+    proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0
     cells = []
     for members in by_cell(sweep.trials):
         found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
@@ -50,7 +50,7 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
         "gone": len(sweep.gone),
         "proposals_left": proposals,
         "over": is_target_reached(metric, store, states)
-        or (settings.method == "bayes" and store.is_exhausted(sweep.name)),
+        or (settings.method == "bayes" and store.search.is_exhausted(sweep.name)),
         "launches": [str(owner) for owner in launches(store, sweep.name).values()],
         "estimate": estimate(stacks, states, settings.launch, store, proposals=proposals).as_json(),
         "cells": cells,

@@ -28,7 +28,7 @@ class JobQueue:
     def __init__(self, spec: SweepSpec, store: Store, data: str) -> None:
         self._store = store
         self._data = data
-        self.spec = store.known(spec)
+        self.spec = store.search.with_proposals(spec)
         self._curves: dict[str, Curve] = {}
         self._observed: dict[int, Observation] = {}
         self._reached = False
@@ -39,12 +39,12 @@ class JobQueue:
         self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
         self._states: Mapping[str, TrialState] = {}
         self._ended: Mapping[str, TrialState] = {}
-        self.exhausted = store.is_exhausted(spec.name) if spec.method == "bayes" else False
+        self.exhausted = store.search.is_exhausted(spec.name) if spec.method == "bayes" else False
 
     def states(self) -> dict[str, TrialState]:
         """The states of the trials that are known, fresh from the Store; one that has ended well stays so."""
-        if self.spec.method == "bayes" and self._store.points(self.spec.name) != len(self.spec.suggestions):
-            self.spec = self._store.known(self.spec)
+        if self.spec.method == "bayes" and self._store.search.proposals(self.spec.name) != len(self.spec.suggestions):
+            self.spec = self._store.search.with_proposals(self.spec)
         states = self._store.states(self.spec, known=self._ended)
         self._ended = {i: state for i, state in states.items() if state.state in FINAL and state.state != "failed"}
         return states
@@ -111,7 +111,7 @@ class JobQueue:
         reached = 1 + sum(len(other) >= rung for other in others)
         why = {"epoch": rung, "value": curve[-1], "points": reached, "eta": early.eta}
         ids = [trial.trial_id for trial in own]
-        return [] if self._store.decide(self.spec.name, ids, rung, decided, why) else ids
+        return [] if self._store.search.decide(self.spec.name, ids, rung, decided, why) else ids
 
     def _refresh_others(self, own: Sequence[SweepTrial]) -> None:
         """Read how far the trials have come that another launch runs."""
@@ -157,10 +157,10 @@ class JobQueue:
             made = self._new_point()
             if made is None:
                 self.exhausted = True
-                self._store.mark_exhausted(self.spec.name)
+                self._store.search.mark_exhausted(self.spec.name)
                 return None
-            if not self._store.add_suggestion(self.spec.name, made, len(known)):
-                self.spec = self._store.known(self.spec)  # another launch has made this one
+            if not self._store.search.add_suggestion(self.spec.name, made, len(known)):
+                self.spec = self._store.search.with_proposals(self.spec)  # another launch has made this one
                 continue
             self.spec = self.spec.with_suggestions([*known, made])
             members = self.spec.trials[-len(self.spec.seeds) :]
@@ -185,7 +185,7 @@ class JobQueue:
     def _observations(self) -> list[Observation]:
         """What is known of every proposal, in their order."""
         members = self._point_list
-        ended = self._store.all_ended_early(self.spec.name) if self.spec.early_terminate else set()
+        ended = self._store.search.all_ended_early(self.spec.name) if self.spec.early_terminate else set()
         found = []
         for index, (suggestion, trials) in enumerate(zip(self.spec.suggestions, members, strict=True)):
             if index not in self._observed:

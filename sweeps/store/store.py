@@ -11,38 +11,31 @@ sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep
 
 from __future__ import annotations
 
-import io
-import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-import fsspec
-import fsspec.asyn
 import pyarrow as pa
-from pyarrow import parquet
 
 from polysweep.sweeps.spec.sweep import HasTrials, Selector, Sweep
-from polysweep.sweeps.store.checking import FORMAT, checked_point, checked_record, history_table, parse_json
+from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, parse_content
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
+from polysweep.sweeps.store.history_file import history_bytes, history_table
 from polysweep.sweeps.store.local_files import LocalFiles
+from polysweep.sweeps.store.opening import open_files
+from polysweep.sweeps.store.search_state import SearchState
 from polysweep.sweeps.store.states import FINAL, TrialState
 from polysweep.sweeps.store.sweep_records import SweepRecords, planned
-from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
-    from polysweep.sweeps.spec.search import Suggestion
     from polysweep.sweeps.spec.spec import SweepSpec
 
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
-_POINT: Final = re.compile(r"[0-9]{6,9}\.json")
 
 
 @dataclass
@@ -57,6 +50,7 @@ class Store:
     files: Files = field(init=False, repr=False)
     claims: Claims = field(init=False, repr=False)
     sweep_records: SweepRecords = field(init=False, repr=False)
+    search: SearchState = field(init=False, repr=False)
     _folders: set[str] = field(default_factory=set, init=False, repr=False)  # trials that are known to have one
 
     def __post_init__(self) -> None:
@@ -64,6 +58,7 @@ class Store:
         self.files.patience = self.patience
         self.claims = Claims(self.files)
         self.sweep_records = SweepRecords(self.files)
+        self.search = SearchState(self.files)
         self.root = self.files.root
 
     @property
@@ -84,14 +79,6 @@ class Store:
             self.files.remove(probe)
         except StoreError as error:
             raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
-
-    def _json(self, path: str) -> Any:
-        return self._parsed(path, self.files.read(path))
-
-    def _parsed(self, path: str, content: bytes | UnreadableError | None) -> Any:
-        if isinstance(content, UnreadableError):
-            raise content
-        return None if content is None else parse_json(content, self.files.path(path))
 
     def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
         """Remove what killed processes have left that is surely nobody's: leases, temporary files, fences.
@@ -132,22 +119,23 @@ class Store:
                         yield paths[path], record
 
     def _checked(self, trial_id: str, content: bytes | UnreadableError | None) -> dict[str, Any] | None:
-        name = f"trials/{trial_id}/record.json"
-        found = self._parsed(name, content)
-        return None if found is None else checked_record(found, trial_id, self.files.path(name))
+        address = self.files.path(f"trials/{trial_id}/record.json")
+        record = parse_content(content, address)
+        return None if record is None else checked_record(record, trial_id, address)
 
     def write_record(self, trial_id: str, record: Mapping[str, Any], fence: Fence | None = None) -> None:
         """Replace the record; `fence` as of `Files.write`."""
-        content = _json({**record, "format": FORMAT})
+        content = json_bytes({**record, "format": FORMAT})
         self.files.write(f"trials/{trial_id}/record.json", content, fence=fence)
 
     def write_config(self, trial_id: str, config: Mapping[str, Any]) -> None:
         """Keep the canonical config."""
-        self.files.write(f"trials/{trial_id}/config.json", _json(config))
+        self.files.write(f"trials/{trial_id}/config.json", json_bytes(config))
 
     def config(self, trial_id: str) -> dict[str, Any] | None:
         """The canonical config."""
-        config: dict[str, Any] | None = self._json(f"trials/{trial_id}/config.json")
+        path = f"trials/{trial_id}/config.json"
+        config: dict[str, Any] | None = parse_content(self.files.read(path), self.files.path(path))
         return config
 
     def history(self, trial_id: str) -> list[dict[str, Any]]:
@@ -182,12 +170,9 @@ class Store:
         }
 
     def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]], fence: Fence | None = None) -> None:
-        """Replace the history; `fence` as of `Files.write`. It says the claim's generation, as the checkpoint does."""
-        buffer = io.BytesIO()
-        schema = _schema(rows).with_metadata({"claim": str(fence.generation if fence else 0)})
-        table = pa.Table.from_pylist(list(rows), schema=schema)
-        parquet.write_table(table, buffer, write_page_checksum=True)  # a flipped bit is found, not drawn
-        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), fence=fence)
+        """Replace the history; `fence` as of `Files.write`. It names the claim's generation, as the checkpoint does."""
+        content = history_bytes(rows, fence.generation if fence else 0)
+        self.files.write(f"trials/{trial_id}/history.parquet", content, fence=fence)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
@@ -234,7 +219,7 @@ class Store:
                 found[trial_id] = _state(record, going.get(trial_id, 0), owners.get(trial_id))
             else:  # damaged, not begun, or not run under the claim that its record names: look closer
                 found[trial_id] = self.state(trial_id)
-        stopped = self.all_ended_early(sweep.name)
+        stopped = self.search.all_ended_early(sweep.name)
         for trial_id, state in found.items():
             if state.state == "stopped" and trial_id not in stopped:
                 found[trial_id] = replace(state, state="interrupted", generation=self.claims.generation(trial_id))
@@ -265,7 +250,7 @@ class Store:
 
         `widths` is the K that is planned, by signature.
         """
-        self.sweep_records.extend(spec.name, spec.settings, planned(self.known(spec).trials, widths))
+        self.sweep_records.extend(spec.name, spec.settings, planned(self.search.with_proposals(spec).trials, widths))
         self.sweep_records.keep_spec(spec)
 
     def launched(self, name: str) -> Sweep:
@@ -276,16 +261,6 @@ class Store:
         """Raise `StoreError` with the sweeps that there are if this one is unknown."""
         self.sweep_records.require(name)
 
-    def known(self, spec: SweepSpec) -> SweepSpec:
-        """The sweep with the points that have been proposed for it, if it is a bayes one."""
-        if spec.method != "bayes":
-            return spec
-        suggestions = self.suggestions(spec.name)
-        if any(suggestion.point.variant >= len(spec.variants) for suggestion in suggestions):
-            path = self.files.path(f"sweeps/{spec.name}/points")
-            raise StoreError(f"{path}: damaged: a point of a variant that the spec does not have")
-        return spec.with_suggestions(suggestions)
-
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
         return self.sweep_records.names()
@@ -293,72 +268,6 @@ class Store:
     def sweeps_of(self, trial_ids: set[str]) -> dict[str, list[str]]:
         """By trial id, the sweeps that contain it."""
         return self.sweep_records.members(trial_ids)
-
-    # decisions of a search
-
-    def suggestions(self, name: str) -> list[Suggestion]:
-        """What bayes has proposed, in order."""
-        from polysweep.sweeps.spec.search import Point, Suggestion
-
-        folder = f"sweeps/{name}/points"
-        paths = [f"{folder}/{found}" for found in self._point_files(name)]
-        made = []
-        for path, content in self.files.read_many(paths).items():
-            if not content:  # its writer was killed on a file system without links
-                continue
-            said = checked_point(self._parsed(path, content), self.files.path(path))
-            made.append(Suggestion(Point(said["point"]["variant"], said["point"]["values"]), said["raw"]))
-        return made
-
-    def points(self, name: str) -> int:
-        """How many points bayes has proposed."""
-        return len(self._point_files(name))
-
-    def _point_files(self, name: str) -> list[str]:
-        return [found for found in self.files.names(f"sweeps/{name}/points") if _POINT.fullmatch(found)]
-
-    def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
-        """Keep a proposal before it is tried; False where another launch has added one to the `known` ones."""
-        there = self._point_files(name)
-        if len(self.suggestions(name)) != known:
-            return False
-        index = int(there[-1].removesuffix(".json")) + 1 if there else 0
-        token = uuid.uuid4().hex  # two launches may propose the same: it tells whose file it is
-        said = {"point": suggestion.point._asdict(), "raw": dict(suggestion.raw), "token": token}
-        return self.files.create(f"sweeps/{name}/points/{index:06d}.json", _json(said))
-
-    def decide(self, name: str, trials: Sequence[str], rung: int, goes_on: bool, why: Mapping[str, Any]) -> bool:
-        """Keep once and for all whether a point goes on at a rung; returns what holds, this or an earlier decision.
-
-        A point is named by its first seed; where it stops, each of its trials is marked afterwards.
-        """
-        path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
-        said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
-        if not self.files.create(path, _json(said)):
-            if not self.files.read(path):  # its writer was killed on a file system without links
-                self.files.write(path, _json(said))
-            found = self._json(path)
-            goes_on = bool(found.get("goes_on", True)) if isinstance(found, dict) else True
-        if not goes_on:
-            for trial_id in trials:
-                self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(why))
-        return goes_on
-
-    def ended_early(self, name: str, trial_id: str) -> bool:
-        """Whether it has been decided that a trial stops."""
-        return self.files.exists(f"sweeps/{name}/ended/{trial_id}.json")
-
-    def all_ended_early(self, name: str) -> set[str]:
-        """The trials of which that has been decided."""
-        return {found.removesuffix(".json") for found in self.files.names(f"sweeps/{name}/ended")}
-
-    def mark_exhausted(self, name: str) -> None:
-        """Keep that bayes has found no further point."""
-        self.files.write(f"sweeps/{name}/exhausted", b"")
-
-    def is_exhausted(self, name: str) -> bool:
-        """Whether that is so."""
-        return self.files.exists(f"sweeps/{name}/exhausted")
 
 
 def is_target_reached(metric: Selector, store: Store, states: Mapping[str, TrialState]) -> bool:
@@ -382,39 +291,3 @@ def _state(record: Mapping[str, Any] | None, generation: int, owner: Owner | Non
     if owner is not None:
         return TrialState("running", width, epoch, str(owner), generation, not owner.process.is_local())
     return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
-
-
-def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """Counts as int64, marks as bool, all else float64: the same columns in every trial."""
-    kinds = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
-    names: Iterator[str] = iter(rows[0]) if rows else iter(())
-    return pa.schema([(name, kinds.get(name, pa.float64())) for name in names])
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
-
-
-def open_files(root: str) -> Files:
-    """The files below `root`: a path, or an address such as `s3://bucket/folder`.
-
-    Raises `StoreError` for what is no such address.
-    """
-    if not root or "::" in root or "\0" in root:
-        raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
-    from polysweep.sweeps.store.local_files import LocalFiles
-    from polysweep.sweeps.store.object_files import ObjectFiles
-
-    try:
-        protocol = fsspec.core.split_protocol(root)[0] or "file"
-        if protocol in ("file", "local"):
-            return LocalFiles(str(fsspec.core.url_to_fs(root)[1]))
-        if protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az"):
-            raise StoreError(f"store {root!r}: {protocol!r} is no file system for a Store; use a path or s3://")
-        if not urlsplit(root).netloc:
-            raise StoreError(f"store {root!r}: the bucket is missing; expected s3://bucket/folder")
-        return ObjectFiles(root)
-    except UserError:
-        raise
-    except Exception as error:  # each file system of fsspec has its own
-        raise StoreError(f"store {root!r}: {error}") from None

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, Settings, Sweep, SweepTrial
-from polysweep.sweeps.store.checking import SweepPart, checked_part, parse_json
+from polysweep.sweeps.store.checking import checked_part, parse_content
 from polysweep.sweeps.store.files import Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
+from polysweep.sweeps.store.schemas import SweepPart
 from polysweep.sweeps.store.sweep_index import added, assembled
 
 if TYPE_CHECKING:
@@ -183,6 +184,5 @@ def _number(part: str) -> int:
 
 
 def _part(files: Files, path: str, content: bytes | UnreadableError | None) -> SweepPart:
-    if isinstance(content, UnreadableError):
-        raise content
-    return checked_part(parse_json(content or b"null", files.path(path)), files.path(path))
+    address = files.path(path)
+    return checked_part(parse_content(content, address), address)

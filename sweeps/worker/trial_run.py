@@ -202,7 +202,7 @@ class TrialRun:
 
 def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
     """Whether the job's sweep has decided to end a trial early."""
-    return job.early and store.ended_early(job.sweeps[0], trial_id)
+    return job.early and store.search.ended_early(job.sweeps[0], trial_id)
 
 
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

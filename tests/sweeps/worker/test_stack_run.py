@@ -266,8 +266,8 @@ def test_a_trial_that_one_sweep_has_stopped_goes_on_in_another_and_stays_stopped
     configs = tuple(trial.config.canonical() for trial in first.trials)
     run = StackRun(Job(trained, configs, 2, sweeps=("first",), early=True))
     run.advance()
-    assert store.decide("first", ids, 1, False, {"epoch": 1}) is False
-    assert store.decide("first", ids, 1, True, {"epoch": 1}) is False, "a decision is made once"
+    assert store.search.decide("first", ids, 1, False, {"epoch": 1}) is False
+    assert store.search.decide("first", ids, 1, True, {"epoch": 1}) is False, "a decision is made once"
     run.close()
     assert [(r["outcome"], r["epoch"]) for r in records(trained).values()] == [("stopped", 1)] * 2
     assert {state.state for state in store.states(first).values()} == {"stopped"}
