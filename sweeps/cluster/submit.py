@@ -17,7 +17,7 @@ import ray
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 import polysweep
-from polysweep.sweeps.cluster.access import _check_dashboard
+from polysweep.sweeps.cluster.access import check_dashboard
 from polysweep.sweeps.commands.launch import use_wandb_settings
 from polysweep.sweeps.scheduling.ray_environment import passed_on
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -56,7 +56,7 @@ def submit(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
     use_wandb_settings(spec.project, spec.entity)
-    _check_dashboard(address, insecure)
+    check_dashboard(address, insecure)
     command = ["python", "-m", "polysweep", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
     for option, value in (("--wandb", wandb), ("--data-dir", data)):
@@ -113,7 +113,7 @@ def _requirements(path: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _own_names(spec: SweepSpec) -> set[str]:
+def own_names(spec: SweepSpec) -> set[str]:
     """The import paths of the user's own parts."""
     found = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
     return {name for name in found if ":" in name}
@@ -124,7 +124,7 @@ def _travelling(spec: SweepSpec) -> Iterator[Path]:
     """A folder with the package, the spec and the user's own parts."""
     with tempfile.TemporaryDirectory(prefix="polysweep-job-") as temporary:
         folder = Path(temporary)
-        sources = [Path(polysweep.__file__).parent, *own_modules(_own_names(spec))]
+        sources = [Path(polysweep.__file__).parent, *own_modules(own_names(spec))]
         for source in sources:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))

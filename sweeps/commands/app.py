@@ -107,11 +107,12 @@ def launch(
     verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
 ) -> None:
     """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
-    from polysweep.sweeps.commands.launch import Options, start
+    from polysweep.sweeps.commands.launch import start
+    from polysweep.sweeps.job import LaunchOptions
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.trainer.wandb_runs import resolve_mode
 
-    options = Options(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
+    options = LaunchOptions(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
     sweep, place = SweepSpec.load(spec), _writable(store)
     if address is None:
         raise typer.Exit(start(sweep, place, options))

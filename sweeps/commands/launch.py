@@ -5,43 +5,29 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from polysweep.sweeps.commands.printing import ended, show_failures, show_holders
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.console import say, warn
+from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_trials, data_folder, remarks
 from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.states import FINAL
-from polysweep.sweeps.store.store import Store, is_target_reached
+from polysweep.sweeps.store.states import FINAL, State
+from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Mode
 
 if TYPE_CHECKING:
-    from polysweep.sweeps.scheduling.driver import LaunchResult, Settings
+    from polysweep.sweeps.scheduling.driver import LaunchResult
 
-Run = Callable[["Settings"], "LaunchResult"]
+Run = Callable[[SweepSpec, Store, LaunchOptions, str], "LaunchResult"]
 PATIENCE_SECONDS: Final = 600.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of `launch`."""
-
-    wandb: Mode
-    data_dir: str | None = None
-    verbose: bool = False
-    extend: bool = False
-    retry_failed: bool = False
-    address: str | None = None
-    insecure: bool = False
-    launch_id: str = ""  # by which it can be told to stop, where somebody else has chosen it
 
 
 def patience() -> float:
@@ -56,7 +42,7 @@ def patience() -> float:
     return seconds
 
 
-def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = None) -> int:
+def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None = None) -> int:
     """Run what is left of a sweep; returns the exit code. Raises `UserError` before anything is started.
 
     `run` schedules it, by default on a Ray of this process's own.
@@ -71,7 +57,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
         )
     if options.retry_failed:
         states = store.states(spec)
-        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == "failed"])
+        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == State.FAILED])
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     made = make_plan(spec, store.states(spec), data)
     starting = [stack.trials[0].config for stack in made.stacks]
@@ -87,7 +73,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
         print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
         _complete_wandb(made, store, options.wandb)
         show_failures(made.states, store)
-        return 1 if counts["failed"] else 0
+        return 1 if counts[State.FAILED] else 0
     _say_what_starts(made, extension, options, store)
     return _run(spec, store, options, data, run)
 
@@ -95,7 +81,7 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
 def _is_over(made: Plan, store: Store) -> str:
     """Why a sweep has nothing left to start; empty where it has."""
     counts = made.counts()
-    if counts["running"]:
+    if counts[State.RUNNING]:
         return ""
     if is_target_reached(made.spec.metric, store, made.states):
         return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
@@ -104,22 +90,21 @@ def _is_over(made: Plan, store: Store) -> str:
     return f"all {counts['trials']} trials have ended"
 
 
-def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | None) -> int:
+def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: Run | None) -> int:
     if options.verbose:
         os.environ["WANDB_SILENT"] = "false"
     from polysweep.sweeps.scheduling.ray_environment import prepare
 
     prepare(options.address, options.insecure, verbose=options.verbose)
-    from polysweep.sweeps.scheduling.driver import Settings, launch
+    from polysweep.sweeps.scheduling.driver import launch
 
     store.files.patience = patience()
-    settings = Settings(store, options.wandb, data, options.verbose, options.address, patience(), options.launch_id)
-    result = (run or partial(launch, spec))(settings)
+    result = (run or launch)(spec, store, options, data)
     after = make_plan(result.spec, result.states)
     if result.exit_code < 128:  # not interrupted
         _complete_wandb(after, store, options.wandb)
     counts = after.counts()
-    left = counts["new"] + counts["interrupted"] + counts["running"]
+    left = counts[State.NEW] + counts[State.INTERRUPTED] + counts[State.RUNNING]
     again = f", {left} left: launch again" if left and not result.reason else ""
     say(f"{spec.name}: {ended(counts) or '0 ended'}{again}" + (f"; {result.reason}" if result.reason else ""))
     show_failures(result.states, store)
@@ -132,7 +117,7 @@ def warnings(spec: SweepSpec) -> list[str]:
     return list(dict.fromkeys([*found, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
-def _say_what_starts(made: Plan, extension: Extension, options: Options, store: Store) -> None:
+def _say_what_starts(made: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:
     counts = made.counts()
     more = f", up to {made.proposals_left} points to be proposed" if made.proposals_left else ""
     print(
@@ -164,7 +149,7 @@ def _changes_of_device(made: Plan, store: Store) -> list[str]:
     launch = made.spec.launch
     found: Counter[str] = Counter()
     for trial in made.trials:
-        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch:
+        if made.state(trial) == State.INTERRUPTED and made.states[trial.trial_id].epoch:
             before = (store.record(trial.trial_id) or {}).get("provenance", {})
             found[differences(before, provenance(launch.device, launch.cpus))] += 1
     return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]

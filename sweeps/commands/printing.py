@@ -11,10 +11,10 @@ from rich.console import Console
 
 from polysweep.sweeps.console import print_cells, say
 from polysweep.sweeps.planning.estimate import Estimate
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import shown_number
-from polysweep.trainer.text import one_line
+from polysweep.trainer.text import last_line, one_line
 
 if TYPE_CHECKING:
     from polysweep.sweeps.planning.plan import Plan
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 60
 """Rows of a table of cells; the rest is counted."""
 MOST_IDS: Final = 3
+_OPEN: Final = (State.NEW, State.INTERRUPTED, State.RUNNING)
 MOST_DAMAGED: Final = 10
 
 
@@ -54,11 +55,11 @@ def _show_cells(made: Plan) -> None:
     rows = []
     for members in made.members[:MOST_CELLS]:
         states = [made.state(trial) for trial in members]
-        counts = [states.count(state) for state in ("new", "interrupted", "running")]
+        counts = [states.count(state) for state in _OPEN]
         rows.append((members[0].cell, [str(n) for n in (len(states), *counts, len(states) - sum(counts))]))
     tally = made.counts()
-    total = [tally["trials"], tally["new"], tally["interrupted"], tally["running"], sum(tally[s] for s in FINAL)]
-    print_cells("", ("trials", "new", "interrupted", "running", "ended"), rows, list(map(str, total)), Console())
+    total = [tally["trials"], *(tally[state] for state in _OPEN), sum(tally[state] for state in FINAL)]
+    print_cells("", ("trials", *_OPEN, "ended"), rows, list(map(str, total)), Console())
     if len(made.members) > MOST_CELLS:
         say(f"and {len(made.members) - MOST_CELLS} more cells (--json lists all)")
 
@@ -133,7 +134,7 @@ def show_holders(states: Mapping[str, TrialState]) -> None:
     """Who holds which trials and since when."""
     held: dict[str, list[str]] = {}
     for trial_id, state in states.items():
-        if state.state == "running":
+        if state.state == State.RUNNING:
             held.setdefault(state.holder, []).append(trial_id)
     for holder, trials in held.items():
         more = f" and {len(trials) - MOST_IDS} more" if len(trials) > MOST_IDS else ""
@@ -145,10 +146,9 @@ def show_failures(states: Mapping[str, TrialState], store: Store) -> None:
     for trial_id, state in states.items():
         if state.damage:
             say(f"failed: {trial_id}: {one_line(state.damage)}", sys.stderr)
-        elif state.state == "failed":
+        elif state.state == State.FAILED:
             record: dict[str, Any] = store.record(trial_id) or {}
-            last = (record.get("error") or "").strip().splitlines()[-1:]
-            say(f"failed: {trial_id}: {one_line(' '.join(last))}", sys.stderr)
+            say(f"failed: {trial_id}: {one_line(last_line(record.get('error') or ''))}", sys.stderr)
 
 
 def trial_log(store: Store, trial_id: str) -> Iterator[str]:

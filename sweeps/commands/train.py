@@ -12,7 +12,7 @@ from polysweep.sweeps.job import Job, RowProgress
 from polysweep.sweeps.planning.preflight import check_trials
 from polysweep.sweeps.store.claims import STALE_SECONDS
 from polysweep.sweeps.store.provenance import differences, provenance
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
 from polysweep.sweeps.worker.signals import Interruption
@@ -46,8 +46,8 @@ def train_one(
     if state.state in FINAL:
         complete({trial_id: config.flat()}, store, wandb)
         say(f"{name}: nothing to start, it has {state.state}")
-        return 1 if state.state == "failed" else 0
-    if state.state == "running":
+        return 1 if state.state == State.FAILED else 0
+    if state.state == State.RUNNING:
         state = _wait_for_holder(store, trial_id, name)
     if threads > usable_cpus():
         raise UserError(f"--threads: {threads}, but there are {usable_cpus()} cores for this process")
@@ -60,7 +60,7 @@ def train_one(
         configs=(config.canonical(),),
         width=state.width or 1,
         epoch=state.epoch,
-        over={trial_id: state.generation},
+        supersedes={trial_id: state.generation},
         device=device,
         data=data,
         threads=threads,
@@ -68,18 +68,18 @@ def train_one(
     interruption = Interruption.of_process()
     online = Online() if wandb == "online" else None
     run = StackRun(job, online, interrupted=lambda: interruption.is_over)
-    with interruption.in_order(run.hurry):
+    with interruption.in_order(run.flush):
         _train(run, config, online, interruption, say)
-    record = store.record(trial_id) or {"outcome": "running", "epoch": 0}
+    record = store.record(trial_id) or {"outcome": State.RUNNING, "epoch": 0}
     if record["outcome"] in FINAL and not interruption.signal:
         complete({trial_id: config.flat()}, store, wandb)
     if interruption.signal and record["outcome"] not in FINAL:
         say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
         return interruption.exit_code
     say(f"{name}: {record['outcome']}")
-    if record["outcome"] == "failed":
+    if record["outcome"] == State.FAILED:
         say(record["error"])
-    return 0 if record["outcome"] in ("finished", "diverged", "stopped") else 1
+    return 0 if record["outcome"] in (State.FINISHED, State.DIVERGED, State.STOPPED) else 1
 
 
 def _train(
@@ -108,7 +108,7 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
     state = store.state(trial_id)
     if state.elsewhere:
         print(f"{name} was last run by {state.holder}: looking for {STALE_SECONDS:.0f} s whether it still is")
-    while state.state == "running":
+    while state.state == State.RUNNING:
         if not state.elsewhere or time.monotonic() - since > STALE_SECONDS + 1:
             raise UserError(f"{name} is run by {state.holder}")
         time.sleep(1)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.spec.sweep import Resources
 from polysweep.sweeps.store.files import StoreError
-from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.device import device_model
@@ -105,7 +105,7 @@ def _rates(
 ) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
     """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
     many trials."""
-    own = {trial_id for trial_id, state in states.items() if state.state != "new"}
+    own = {trial_id for trial_id, state in states.items() if state.state != State.NEW}
     present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
     spent = 0.0
     sums: dict[tuple[str, int], tuple[float, int, int]] = {}
@@ -116,7 +116,7 @@ def _rates(
         if trial_id in own:
             spent += seconds / record["width"]
         there = record.get("provenance", {}).get("device_model") == device
-        if record["outcome"] == "finished" and there and record.get("signature") and record["epoch"]:
+        if record["outcome"] == State.FINISHED and there and record.get("signature") and record["epoch"]:
             key = (str(record["signature"]), int(record["width"]))
             before = sums.get(key, (0.0, 0, 0))
             sums[key] = (before[0] + seconds, before[1] + record["epoch"], before[2] + 1)

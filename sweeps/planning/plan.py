@@ -76,7 +76,7 @@ class Plan:
     @property
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
-        new = [trial for trial in self.trials if self.state(trial) == "new"]
+        new = [trial for trial in self.trials if self.state(trial) == State.NEW]
         return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
     def state(self, trial: SweepTrial) -> State:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from polysweep.sweeps.planning.estimate import estimate
 from polysweep.sweeps.planning.stacks import stacks_of
+from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.sweep import RecordedMetric, Sweep, SweepTrial, by_cell
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.launches import launches
-from polysweep.sweeps.store.states import counts_of
-from polysweep.sweeps.store.store import Store, is_target_reached
+from polysweep.sweeps.store.states import State, counts_of
+from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import is_stalled
 
 NEVER_STALLED: Final = ("constant", "cosine")
@@ -26,7 +27,7 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     """
     states, settings, metric = store.states(sweep), sweep.settings, sweep.metric
     pick = max if metric.goal == "maximize" else min
-    with_values = [t for t in sweep.trials if states[t.trial_id].state not in ("new", "diverged", "failed")]
+    with_values = [t for t in sweep.trials if states[t.trial_id].state not in (State.NEW, State.DIVERGED, State.FAILED)]
     values, stalled = _values(metric, store, with_values)
     stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
     proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0
@@ -86,7 +87,7 @@ def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> t
         if values:
             found[trial_id] = float(values[at])
         may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
-        if record["outcome"] == "finished" and (
+        if record["outcome"] == State.FINISHED and (
             record.get("stalled") or (may_stall and is_stalled(_history(store, trial_id)))
         ):
             stalled.add(trial_id)

@@ -16,7 +16,7 @@ from rich.table import Column
 from polysweep.sweeps.console import label
 from polysweep.sweeps.job import RowProgress
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.trainer.history import shown_number
 
 PLAIN_SECONDS: Final = 10.0
@@ -79,7 +79,7 @@ class Progress:
         """Take over one epoch of a stack."""
         for row in rows:
             self._set(row.trial_id, row.outcome, row.epoch)
-            (self._running.add if row.outcome == "running" else self._running.discard)(row.trial_id)
+            (self._running.add if row.outcome == State.RUNNING else self._running.discard)(row.trial_id)
             value = row.history.get(self._spec.metric.name)
             if value is not None:
                 better = max if self._spec.metric.goal == "maximize" else min

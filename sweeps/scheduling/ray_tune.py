@@ -60,12 +60,12 @@ class StackTrainable(tune.Trainable):
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._interruption = Interruption(WORKER_SIGNALS)
-        self._interruption.start_in_order(self._hurry)
+        self._interruption.start_in_order(self._flush)
 
-    def _hurry(self) -> None:
+    def _flush(self) -> None:
         """In a thread, when a signal has come."""
         if self._run is not None:
-            self._run.hurry()
+            self._run.flush()
 
     def __ray_shutdown__(self) -> None:
         """Ray calls it in an actor that nobody refers to any more, as after an error of the driver."""

@@ -54,7 +54,7 @@ class Hyperband(BaseModel):
         return [rung for rung in dict.fromkeys(found) if rung < epochs]
 
 
-def goes_on(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, eta: int, goal: str) -> bool:
+def survives(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, eta: int, goal: str) -> bool:
     """Whether the point with the curve `own` is among the best ceil(n / eta) at `rung`; ties go on.
 
     `own` has `rung` values or more; of `others` those that have come as far count.

@@ -180,14 +180,14 @@ class Claims:
             )
         return None if released or owner.process.is_dead() or is_stale else owner
 
-    def claim(self, trial_id: str, lease: Lease, *, over: int = 0) -> Claim | None:
+    def claim(self, trial_id: str, lease: Lease, *, supersedes: int = 0) -> Claim | None:
         """Claim the trial; None if another process holds it or was faster.
 
-        `over` is a generation that the caller has seen go stale. A launch hands a trial to one worker at a time: what
-        holds it in the name of the same launch as `lease` is a worker that the launch has lost.
+        `supersedes` is a generation that the caller has seen go stale. A launch hands a trial to one worker at a
+        time: if another worker of the launch that `lease` belongs to holds it, the launch has lost that worker.
         """
         generation = self.generation(trial_id)
-        if generation != over:
+        if generation != supersedes:
             owner = self.owner(trial_id, generation)
             if owner is not None and (not lease.launch or owner.launch != lease.launch):
                 return None

@@ -10,7 +10,7 @@ from polysweep.sweeps.job import Job
 from polysweep.sweeps.spec.expansion import digits
 from polysweep.sweeps.store.claims import Claim, Lease
 from polysweep.sweeps.store.provenance import provenance
-from polysweep.sweeps.store.states import FINAL
+from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
@@ -39,7 +39,7 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
     """The record of a trial that starts or is continued here."""
     fresh: dict[str, Any] = {
         "trial_id": config.trial_id,
-        "outcome": "running",
+        "outcome": State.RUNNING.value,
         "width": job.width,
         "epoch": 0,
         "epochs": config.epochs,

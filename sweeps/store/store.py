@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from polysweep.sweeps.spec.sweep import HasTrials, Selector, Sweep
+from polysweep.sweeps.spec.sweep import HasTrials, Sweep
 from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, parse_content
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
@@ -28,7 +28,7 @@ from polysweep.sweeps.store.history_file import history_bytes, history_table
 from polysweep.sweeps.store.local_files import LocalFiles
 from polysweep.sweeps.store.opening import open_files
 from polysweep.sweeps.store.search_state import SearchState
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.sweep_records import SweepRecords, planned
 
 if TYPE_CHECKING:
@@ -181,51 +181,63 @@ class Store:
             generation = self.claims.generation(trial_id)
             owner = self.claims.owner(trial_id, generation)
         except UnreadableError as error:
-            return TrialState("failed", generation=generation, damage=str(error))
+            return TrialState(State.FAILED, generation=generation, damage=str(error))
         try:
             record = self.record(trial_id)
         except (NewerFormatError, OutOfReachError):  # neither is this trial's damage
             raise
         except StoreError as error:
-            return TrialState("failed", generation=generation, damage=str(error))
+            return TrialState(State.FAILED, generation=generation, damage=str(error))
         return _state(record, generation, owner)
 
     def states(
         self,
         sweep: HasTrials,
-        known: Mapping[str, TrialState] = MappingProxyType({}),
+        ended: Mapping[str, TrialState] = MappingProxyType({}),
         records: dict[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, TrialState]:
-        """By id, the state of every trial of a sweep: one listing, and the records of those that are there.
+        """By id, the state of every trial of a sweep: one listing, and the records of those that have one.
 
-        `known` are those that have ended and are not looked at again; `records` receives what was read.
-
-        Whether a trial was stopped early is a sweep's own decision: another sweep that contains it goes on with it, and
-        for the one that stopped it it stays stopped.
+        `ended` are trials that have ended: they are not read again. `records` receives what was read.
         """
-        found = {trial.trial_id: known.get(trial.trial_id, _NEW) for trial in sweep.trials}
-        asked = [trial_id for trial_id in found if trial_id not in known]
-        present = self._present(asked)
-        there = [trial_id for trial_id in asked if trial_id in present]
-        read = {i: record for i, record in self.records(there) if not isinstance(record, StoreError)}
+        trial_ids = [trial.trial_id for trial in sweep.trials]
+        read = self._read_states([trial_id for trial_id in trial_ids if trial_id not in ended], records)
+        states = {trial_id: ended.get(trial_id) or read.get(trial_id, _NEW) for trial_id in trial_ids}
+        return self._as_seen_by(sweep.name, states)
+
+    def _read_states(
+        self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]] | None
+    ) -> dict[str, TrialState]:
+        """The states of those of the trials that have a folder."""
+        folders = self._present(trial_ids)
+        present = [trial_id for trial_id in trial_ids if trial_id in folders]
+        read = {i: record for i, record in self.records(present) if not isinstance(record, StoreError)}
         if records is not None:
             records |= read
-        running = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
-        going = {i: record["claim"] for i, record in running.items() if isinstance(record.get("claim"), int)}
-        owners = self.claims.owners(going)
-        for trial_id in there:
+        open_ = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
+        claims = {i: record["claim"] for i, record in open_.items() if isinstance(record.get("claim"), int)}
+        owners = self.claims.owners(claims)
+        states = {}
+        for trial_id in present:
             record = read.get(trial_id)
             if record is not None and (record["outcome"] in FINAL or trial_id in owners):
-                found[trial_id] = _state(record, going.get(trial_id, 0), owners.get(trial_id))
+                states[trial_id] = _state(record, claims.get(trial_id, 0), owners.get(trial_id))
             else:  # damaged, not begun, or not run under the claim that its record names: look closer
-                found[trial_id] = self.state(trial_id)
-        stopped = self.search.all_ended_early(sweep.name)
-        for trial_id, state in found.items():
-            if state.state == "stopped" and trial_id not in stopped:
-                found[trial_id] = replace(state, state="interrupted", generation=self.claims.generation(trial_id))
-            elif state.state == "finished" and trial_id in stopped:
-                found[trial_id] = replace(state, state="stopped")
-        return found
+                states[trial_id] = self.state(trial_id)
+        return states
+
+    def _as_seen_by(self, sweep: str, states: Mapping[str, TrialState]) -> dict[str, TrialState]:
+        """Whether a trial was stopped early is a sweep's own decision.
+
+        Another sweep that contains it continues it; for the one that stopped it, it stays stopped.
+        """
+        seen, stopped = dict(states), self.search.all_ended_early(sweep)
+        for trial_id, state in states.items():
+            if state.state == State.STOPPED and trial_id not in stopped:
+                seen[trial_id] = replace(state, state=State.INTERRUPTED, generation=self.claims.generation(trial_id))
+            elif state.state == State.FINISHED and trial_id in stopped:
+                seen[trial_id] = replace(state, state=State.STOPPED)
+        return seen
 
     def _present(self, trial_ids: Sequence[str]) -> set[str]:
         """Those of the trials that have a folder: it stays, so that it is looked for only until it is there."""
@@ -235,9 +247,9 @@ class Store:
 
     # claims
 
-    def claim(self, trial_id: str, lease: Lease | None = None, *, over: int = 0) -> Claim | None:
+    def claim(self, trial_id: str, lease: Lease | None = None, *, supersedes: int = 0) -> Claim | None:
         """`Claims.claim`, by default under a lease of its own that does not beat."""
-        return self.claims.claim(trial_id, lease or self.claims.lease(), over=over)
+        return self.claims.claim(trial_id, lease or self.claims.lease(), supersedes=supersedes)
 
     def owner(self, trial_id: str) -> Owner | None:
         """Who runs the trial now."""
@@ -270,24 +282,12 @@ class Store:
         return self.sweep_records.members(trial_ids)
 
 
-def is_target_reached(metric: Selector, store: Store, states: Mapping[str, TrialState]) -> bool:
-    """Whether some trial has reached the metric's target."""
-    if metric.target is None:
-        return False
-    there = [trial_id for trial_id, state in states.items() if state.epoch]
-    values = [
-        record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
-        for _, record in store.records(there)
-        if not isinstance(record, StoreError)
-    ]
-    return any(map(metric.is_reached, values))
-
-
 def _state(record: Mapping[str, Any] | None, generation: int, owner: Owner | None) -> TrialState:
-    found: Mapping[str, Any] = record or {"outcome": "new", "width": None, "epoch": 0}
-    outcome, width, epoch = found["outcome"], found["width"], found["epoch"]
+    outcome, width, epoch = State.NEW, None, 0
+    if record is not None:
+        outcome, width, epoch = State(record["outcome"]), record["width"], record["epoch"]
     if outcome in FINAL:
         return TrialState(outcome, width, epoch)
     if owner is not None:
-        return TrialState("running", width, epoch, str(owner), generation, not owner.process.is_local())
-    return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
+        return TrialState(State.RUNNING, width, epoch, str(owner), generation, not owner.process.is_local())
+    return TrialState(State.NEW if record is None else State.INTERRUPTED, width, epoch, generation=generation)

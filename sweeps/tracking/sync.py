@@ -18,6 +18,7 @@ from polysweep.sweeps.tracking.offline_runs import continued_rows, offline_runs,
 from polysweep.sweeps.tracking.upload import DELETED, Flat, described_trials, some_of, upload
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import remove_leftovers
+from polysweep.trainer.text import first_line
 from polysweep.trainer.wandb_client import EXIT_SECONDS, end_client
 from polysweep.trainer.wandb_runs import FOLDER, Mode, logged_in
 
@@ -99,8 +100,7 @@ def complete(ended: Mapping[str, Flat], store: Store, mode: Mode) -> None:
                 if not counts.is_whole:
                     warn(f"{counts}; polysweep sync uploads them")
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        what = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+        what = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
         warn(f"W&B runs are missing ({what}); polysweep sync uploads them")
     finally:
         end_client(EXIT_SECONDS)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.record import mark_wandb
+from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_uploaded
 from polysweep.sweeps.tracking.wandb_server import Server, ServerRun
@@ -115,11 +116,11 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     described: dict[str, Described] = {}
     for trial_id, found in described_trials(store, trials).items():
         record = found.record
-        if record["outcome"] == "running" and store.owner(trial_id) is not None:
+        if record["outcome"] == State.RUNNING and store.owner(trial_id) is not None:
             counts.elsewhere += 1
         elif record.get("wandb") in spent:
             counts.deleted += (trial_id,)
-        elif record["epoch"] or record["outcome"] != "running":
+        elif record["epoch"] or record["outcome"] != State.RUNNING:
             described[trial_id] = found
     there = server.runs(list(described))
     lacking = {trial_id: found.lacks(there.get(trial_id)) for trial_id, found in described.items()}

@@ -1,4 +1,4 @@
-"""What goes on beside the training of a stack: heartbeats, the request to stop, saves that are due."""
+"""Two threads beside the training of a stack: heartbeats; the request to stop and saves that are due."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from polysweep.sweeps.store.store import Store
 
 POLL_SECONDS: Final = 0.3
 REMOTE_POLL_SECONDS: Final = 2.0
-"""On an object store, where every look is a request."""
+"""In an object store, where every look is a request."""
 log = logging.getLogger("polysweep.worker")
 
 
 class Watch:
-    """Two threads: one keeps the lease alive; one looks for the request to stop, and calls `tick`."""
+    """Two threads: one keeps the lease alive; one looks for the request to stop and calls `tick`."""
 
     def __init__(self, store: Store, lease: Lease, stop_file: str, tick: Callable[[], None]) -> None:
         self.stop = threading.Event()
@@ -35,8 +35,8 @@ class Watch:
         for thread in self._threads:
             thread.start()
 
-    def hurry(self) -> None:
-        """Look and save now: who has got a signal may not live until the next round."""
+    def flush(self) -> None:
+        """Look and save now: a process that has received a signal may not live until the next round."""
         self._awake.set()
 
     def close(self) -> None:
