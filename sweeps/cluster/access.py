@@ -110,8 +110,8 @@ def _demands_none(address: str) -> str:
 
 
 def _refused(address: str, token: str) -> str:
-    given = "does not accept this token" if token else "demands a token and none is given"
-    return f"--address {address}: the cluster {given}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    problem = "does not accept this token" if token else "demands a token and none is given"
+    return f"--address {address}: the cluster {problem}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 
 
 def address_of_this_cluster() -> str:

@@ -115,8 +115,8 @@ def _requirements(path: Path) -> list[str]:
 
 def own_names(spec: SweepSpec) -> set[str]:
     """The import paths of the user's own parts."""
-    found = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
-    return {name for name in found if ":" in name}
+    names = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
+    return {name for name in names if ":" in name}
 
 
 @contextmanager

@@ -76,15 +76,16 @@ def plan(
 
     place = open_store(store)
     sweep = place.search.with_proposals(SweepSpec.load(spec))
-    made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
+    sweep_plan = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
+    left = sweep_plan.proposals_left
     extension = compare(sweep, place)
-    cost = estimate(made.stacks, made.states, sweep.settings.launch, place, proposals=made.proposals_left)
-    for warning in [*warnings(sweep), *made.notes]:
+    cost = estimate(sweep_plan.stacks, sweep_plan.states, sweep.settings.launch, place, proposals=left)
+    for warning in [*warnings(sweep), *sweep_plan.notes]:
         warn(warning)
     if as_json:
-        print(json.dumps({**made.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
+        print(json.dumps({**sweep_plan.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
         return
-    show_plan(made, extension, cost)
+    show_plan(sweep_plan, extension, cost)
 
 
 @app.command()
@@ -143,7 +144,7 @@ def submit(
     from polysweep.sweeps.spec.spec import SweepSpec
 
     sweep = SweepSpec.load(spec)
-    flags = [flag for flag, given in (("--extend", extend), ("--retry-failed", retry_failed)) if given]
+    flags = [flag for flag, is_set in (("--extend", extend), ("--retry-failed", retry_failed)) if is_set]
     prepare(address, insecure)
     from polysweep.sweeps.cluster.submit import submit as submit_job
 
@@ -169,22 +170,22 @@ def status(
 
     place = open_store(store)
     sweep = place.launched(name)
-    found = status_of(sweep, place)
+    summary = status_of(sweep, place)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(summary))
         return
     console = Console()
     while True:
         if watch and console.is_terminal:
             console.clear()
-        show_status(name, found, sweep.metric.note, console)
-        counts = found["counts"]
-        left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
-        if not watch or not left or (found["over"] and not counts["running"]):
+        show_status(name, summary, sweep.metric.note, console)
+        counts = summary["counts"]
+        left = counts["new"] + counts["interrupted"] + counts["running"] + summary["proposals_left"]
+        if not watch or not left or (summary["over"] and not counts["running"]):
             return
         time.sleep(2.0)
         sweep = place.launched(name)
-        found = status_of(sweep, place)
+        summary = status_of(sweep, place)
 
 
 @app.command()
@@ -208,7 +209,7 @@ def logs(
 
     place = open_store(store)
     sweep = place.launched(name)
-    listed = [found.trial_id for found in (*sweep.trials, *sweep.gone)]
+    listed = [one.trial_id for one in (*sweep.trials, *sweep.gone)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
         many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"

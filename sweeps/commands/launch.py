@@ -32,13 +32,13 @@ PATIENCE_SECONDS: Final = 600.0
 
 def patience() -> float:
     """Seconds that a launch waits for a Store that is out of reach: POLYSWEEP_STORE_PATIENCE, else ten minutes."""
-    given = os.environ.get("POLYSWEEP_STORE_PATIENCE")
+    setting = os.environ.get("POLYSWEEP_STORE_PATIENCE")
     try:
-        seconds = PATIENCE_SECONDS if not given else float(given)
+        seconds = PATIENCE_SECONDS if not setting else float(setting)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise UserError(f"POLYSWEEP_STORE_PATIENCE: {given!r}; expected a number of seconds >= 0")
+        raise UserError(f"POLYSWEEP_STORE_PATIENCE: {setting!r}; expected a number of seconds >= 0")
     return seconds
 
 
@@ -59,33 +59,33 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
         states = store.states(spec)
         count = retry(store, [trial_id for trial_id, state in states.items() if state.state == State.FAILED])
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
-    made = make_plan(spec, store.states(spec), data)
-    starting = [stack.trials[0].config for stack in made.stacks]
-    over = _is_over(made, store)
+    plan = make_plan(spec, store.states(spec), data)
+    starting = [stack.trials[0].config for stack in plan.stacks]
+    over = _is_over(plan, store)
     check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
-    for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
+    for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
         warn(warning)
-    store.write_sweep(spec, made.widths)
-    store.remove_leftovers(spec.name, [i for i, state in made.states.items() if state.state in FINAL])
+    store.write_sweep(spec, plan.widths)
+    store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
-    counts = made.counts()
+    counts = plan.counts()
     if over:
         print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
-        _complete_wandb(made, store, options.wandb)
-        show_failures(made.states, store)
+        _complete_wandb(plan, store, options.wandb)
+        show_failures(plan.states, store)
         return 1 if counts[State.FAILED] else 0
-    _say_what_starts(made, extension, options, store)
+    _say_what_starts(plan, extension, options, store)
     return _run(spec, store, options, data, run)
 
 
-def _is_over(made: Plan, store: Store) -> str:
+def _is_over(plan: Plan, store: Store) -> str:
     """Why a sweep has nothing left to start; empty where it has."""
-    counts = made.counts()
+    counts = plan.counts()
     if counts[State.RUNNING]:
         return ""
-    if is_target_reached(made.spec.metric, store, made.states):
-        return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
-    if made.stacks or (made.proposals_left and not store.search.is_exhausted(made.spec.name)):
+    if is_target_reached(plan.spec.metric, store, plan.states):
+        return f"{plan.spec.metric.name} has reached its target {plan.spec.metric.target}"
+    if plan.stacks or (plan.proposals_left and not store.search.is_exhausted(plan.spec.name)):
         return ""
     return f"all {counts['trials']} trials have ended"
 
@@ -113,24 +113,24 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed and may not be meant."""
-    found = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    return list(dict.fromkeys([*found, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
+    texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
+    return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
-def _say_what_starts(made: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:
-    counts = made.counts()
-    more = f", up to {made.proposals_left} points to be proposed" if made.proposals_left else ""
+def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:
+    counts = plan.counts()
+    more = f", up to {plan.proposals_left} points to be proposed" if plan.proposals_left else ""
     print(
-        f"{made.spec.name}: {counts['trials']} trials in {len(made.members)} cells: "
+        f"{plan.spec.name}: {counts['trials']} trials in {len(plan.members)} cells: "
         f"{counts['new']} new, {counts['interrupted']} to continue, {counts['running']} running elsewhere, "
         f"{ended(counts) or '0 ended'}{more}",
         flush=True,
     )
-    if made.spec.description:
-        say(made.spec.description)
+    if plan.spec.description:
+        say(plan.spec.description)
     if extension.gone:
         print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
-    show_holders(made.states)
+    show_holders(plan.states)
     if options.wandb == "offline" and not store.is_local:
         print(f"offline W&B runs are written to {store.wandb_folder}", flush=True)
 
@@ -142,20 +142,20 @@ def use_wandb_settings(project: str | None, entity: str | None) -> None:
             os.environ[name] = value
 
 
-def _changes_of_device(made: Plan, store: Store) -> list[str]:
+def _changes_of_device(plan: Plan, store: Store) -> list[str]:
     """Trials to be continued elsewhere than where they began: they need not be bitwise what they would have been."""
     from polysweep.sweeps.store.provenance import differences, provenance
 
-    launch = made.spec.launch
-    found: Counter[str] = Counter()
-    for trial in made.trials:
-        if made.state(trial) == State.INTERRUPTED and made.states[trial.trial_id].epoch:
+    launch = plan.spec.launch
+    changes: Counter[str] = Counter()
+    for trial in plan.trials:
+        if plan.state(trial) == State.INTERRUPTED and plan.states[trial.trial_id].epoch:
             before = (store.record(trial.trial_id) or {}).get("provenance", {})
-            found[differences(before, provenance(launch.device, launch.cpus))] += 1
-    return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]
+            changes[differences(before, provenance(launch.device, launch.cpus))] += 1
+    return [f"{count} trials continue on another kind of device: {text}" for text, count in changes.items() if text]
 
 
-def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
+def _complete_wandb(plan: Plan, store: Store, mode: Mode) -> None:
     """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
-    there = [t for t in made.trials if made.state(t) in FINAL and not made.states[t.trial_id].damage]
+    there = [t for t in plan.trials if plan.state(t) in FINAL and not plan.states[t.trial_id].damage]
     complete({trial.trial_id: trial.values for trial in there}, store, mode)

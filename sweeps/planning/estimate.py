@@ -81,20 +81,20 @@ def estimate(
     spent, rates = _rates(states, store, device)
     seconds: list[float] = []
     for stack in stacks:
-        found = _rate(rates, stack.trials[0].signature, stack.width)
-        if found:
-            seconds.append(found[0] * (stack.trials[0].epochs - stack.epoch))
+        rate = _rate(rates, stack.trials[0].signature, stack.width)
+        if rate:
+            seconds.append(rate[0] * (stack.trials[0].epochs - stack.epoch))
     slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
-    total, known = sum(seconds), len(seconds)
+    total, covered = sum(seconds), len(seconds)
     return Estimate(
         device=device,
         unit="GPU" if launch.gpus else "core",
         stacks=len(stacks),
-        known=known,
-        trials=sum(count for _, count in rates.values()) if known else 0,
+        known=covered,
+        trials=sum(count for _, count in rates.values()) if covered else 0,
         slots=slots,
-        wall_hours=max(total / slots, *seconds) / 3600 if known else None,
-        device_hours=total * per_stack / 3600 if known else None,
+        wall_hours=max(total / slots, *seconds) / 3600 if covered else None,
+        device_hours=total * per_stack / 3600 if covered else None,
         spent_hours=spent * per_stack / 3600,
         proposals=proposals,
     )
@@ -127,9 +127,9 @@ def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, wi
     """Seconds an epoch of a stack of this K, scaled from another K where this one has not been seen."""
     if (signature, width) in rates:
         return rates[signature, width]
-    for (known, other), (seconds, trials) in rates.items():
-        if known == signature:
-            return seconds * width / other, trials
+    for (other_signature, other_width), (seconds, trials) in rates.items():
+        if other_signature == signature:
+            return seconds * width / other_width, trials
     return None
 
 

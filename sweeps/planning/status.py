@@ -33,12 +33,12 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0
     cells = []
     for members in by_cell(sweep.trials):
-        found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
+        cell_values = [values[trial.trial_id] for trial in members if trial.trial_id in values]
         cells.append(
             {
                 "cell": members[0].cell,
                 "counts": dict(Counter(states[trial.trial_id].state for trial in members)),
-                "best": pick(found) if found else None,
+                "best": pick(cell_values) if cell_values else None,
                 **({"stalled": held} if (held := sum(trial.trial_id in stalled for trial in members)) else {}),
             }
         )
@@ -73,7 +73,7 @@ def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> t
     """The best value of each trial so far, and which are stalled; from its history if an older version recorded it."""
     at = int(metric.goal == "maximize")
     schedulers = {trial.trial_id: trial.value("scheduler") for trial in trials}
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     stalled: set[str] = set()
     for trial_id, record in store.records(trial.trial_id for trial in trials):
         if isinstance(record, StoreError):
@@ -85,13 +85,13 @@ def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> t
             measured = [value for value in rows if value is not None]
             values = [min(measured), max(measured)] if measured else []
         if values:
-            found[trial_id] = float(values[at])
+            best[trial_id] = float(values[at])
         may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
         if record["outcome"] == State.FINISHED and (
             record.get("stalled") or (may_stall and is_stalled(_history(store, trial_id)))
         ):
             stalled.add(trial_id)
-    return found, stalled
+    return best, stalled
 
 
 def _history(store: Store, trial_id: str) -> list[dict[str, Any]]:

@@ -85,12 +85,12 @@ def _ended_at_once() -> Iterator[None]:
 
 def _watch_processes(mark: str, over: threading.Event, lost: Callable[[str], None]) -> None:
     """Until one of the processes that Ray needs is gone."""
-    known: dict[str, int] = {}
+    pids: dict[str, int] = {}
     for poll in count():
-        if len(known) < len(_NEEDED) and poll < LOOKS:  # the agents may be a little later than Ray says
+        if len(pids) < len(_NEEDED) and poll < LOOKS:  # the agents may be a little later than Ray says
             for pid, line in reaper.marked(mark).items():
-                known |= {name: pid for name, look in _NEEDED.items() if name not in known and re.search(look, line)}
-        gone = [name for name, pid in known.items() if not reaper.is_alive(pid)]
+                pids |= {name: pid for name, look in _NEEDED.items() if name not in pids and re.search(look, line)}
+        gone = [name for name, pid in pids.items() if not reaper.is_alive(pid)]
         if gone and not over.is_set():
             lost(f"Ray has died ({', '.join(gone)}); {RESUME}")
             return

@@ -26,7 +26,7 @@ LONGEST_SECONDS: Final = 60.0
 def marked(mark: str, variable: str = MARK) -> dict[int, str]:
     """By pid, the command lines of the living processes that carry the mark; none where there is no /proc."""
     wanted = f"{variable}={mark}".encode()
-    found = {}
+    command_lines = {}
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:
@@ -34,10 +34,11 @@ def marked(mark: str, variable: str = MARK) -> dict[int, str]:
     for pid in pids:
         try:
             if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                command_lines[pid] = line.decode(errors="replace")
         except OSError:  # another user's, or gone
             continue
-    return found
+    return command_lines
 
 
 def is_alive(pid: int) -> bool:

@@ -47,11 +47,11 @@ class Hyperband(BaseModel):
         """The rungs of a trial of so many epochs, ascending; none at its end."""
         if self.min_iter is not None:
             count = 1 + max(0, math.ceil(math.log(max(epochs, 1) / self.min_iter, self.eta)) + 1)
-            found = [self.min_iter * self.eta**k for k in range(count)]
+            epochs_of_rungs = [self.min_iter * self.eta**k for k in range(count)]
         else:
             assert self.max_iter is not None and self.s is not None
-            found = [self.max_iter // self.eta**k for k in range(self.s, 0, -1)]
-        return [rung for rung in dict.fromkeys(found) if rung < epochs]
+            epochs_of_rungs = [self.max_iter // self.eta**k for k in range(self.s, 0, -1)]
+        return [rung for rung in dict.fromkeys(epochs_of_rungs) if rung < epochs]
 
 
 def survives(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, eta: int, goal: str) -> bool:

@@ -69,13 +69,13 @@ class Parameter(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        given = self.model_fields_set - {"distribution"}
+        keys = self.model_fields_set - {"distribution"}
         needed, allowed = KEYS[self.kind]
-        if missing := sorted(needed - given):
+        if missing := sorted(needed - keys):
             raise ValueError(f"{self.kind} needs {' and '.join(map(repr, missing))}")
-        if extra := sorted(given - needed - allowed):
-            keys = ", ".join(sorted(needed | allowed))
-            raise ValueError(f"{self.kind} does not use {', '.join(map(repr, extra))}; its keys: {keys}")
+        if extra := sorted(keys - needed - allowed):
+            valid = ", ".join(sorted(needed | allowed))
+            raise ValueError(f"{self.kind} does not use {', '.join(map(repr, extra))}; its keys: {valid}")
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
         try:
@@ -113,12 +113,12 @@ class Parameter(BaseModel):
         """The distribution, also where the entry leaves it out."""
         if self.distribution is not None:
             return self.distribution
-        given = self.model_fields_set
-        if "values" in given or "probabilities" in given:
+        keys = self.model_fields_set
+        if "values" in keys or "probabilities" in keys:
             return "categorical"
-        if "value" in given:
+        if "value" in keys:
             return "constant"
-        if given & {"mu", "sigma"}:
+        if keys & {"mu", "sigma"}:
             return "normal"
         ends = (self.min, self.max)
         return "int_uniform" if all(isinstance(end, int) for end in ends) else "uniform"

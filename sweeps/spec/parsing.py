@@ -17,29 +17,29 @@ Parameters = dict[str, Parameter]
 MAX_TRIALS: Final = 1_000_000
 
 
-def read_rename(given: Any, where: Source) -> dict[str, str]:
+def read_rename(data: Any, where: Source) -> dict[str, str]:
     """Foreign names to ours."""
-    if given is None:
+    if data is None:
         return {}
-    if not isinstance(given, dict):
-        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(given)}")
-    for foreign, name in given.items():
+    if not isinstance(data, dict):
+        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(data)}")
+    for foreign, name in data.items():
         if not isinstance(name, str) or name not in TrialConfig.model_fields:
             raise where.error(
                 ("rename", foreign),
                 f"rename: unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}",
             )
-    return dict(given)
+    return dict(data)
 
 
-def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
+def read_parameters(data: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
     """Entries by our names, options as `model_options.hidden`."""
-    if given is None and path == ("parameters",):
+    if data is None and path == ("parameters",):
         raise where.error(path, "'parameters' is missing or empty")
-    if not isinstance(given, dict):
-        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(given)}")
+    if not isinstance(data, dict):
+        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(data)}")
     parsed: Parameters = {}
-    for foreign, entry in given.items():
+    for foreign, entry in data.items():
         here = (*path, foreign)
         name = rename.get(foreign, foreign)
         field, dot, _ = name.partition(".")
@@ -92,17 +92,17 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
         cause = first.get("ctx", {}).get("error")
         at = f"{first['loc'][0]}: " if first["loc"] else ""
         got = "" if cause else f" (got {brief(first['input'])})"
-        given = ", ".join(entry) or "nothing"
-        raise where.error(here, f"{name!r}: {at}{cause or first['msg']}{got}; given: {given}; {forms}") from None
+        keys = ", ".join(entry) or "nothing"
+        raise where.error(here, f"{name!r}: {at}{cause or first['msg']}{got}; given: {keys}; {forms}") from None
 
 
-def read_variants(given: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
+def read_variants(data: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
     """Every variant's entries; without any, one that has none."""
-    if given is None:
+    if data is None:
         return [{}]
-    if not isinstance(given, list) or not given:
-        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(given)}")
-    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(given)]
+    if not isinstance(data, list) or not data:
+        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(data)}")
+    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(data)]
 
 
 def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:

@@ -75,19 +75,19 @@ def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
             yield point
 
 
-def propose(space: Space, seed: int, goal: Goal, known: Sequence[Observation]) -> Iterator[Suggestion]:
+def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observation]) -> Iterator[Suggestion]:
     """What may be the next point of a bayes sweep, the best first, none of them known; ends after `TRIES`.
 
     Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
     """
-    taken = {repr(observation.suggestion.point) for observation in known}
-    told = [made for observation in known if (made := _told(space, observation)) is not None]
+    taken = {repr(observation.suggestion.point) for observation in observations}
+    told = [trial for observation in observations if (trial := _told(space, observation)) is not None]
     size = _size(space)
     if size is not None and len(taken) >= size:
         return
-    running = any(observation.state == "running" for observation in known)
+    running = any(observation.state == "running" for observation in observations)
     for attempt in range(TRIES):
-        suggestion = _ask(space, f"{seed} {len(known)} {attempt}", goal, told, running)
+        suggestion = _ask(space, f"{seed} {len(observations)} {attempt}", goal, told, running)
         if repr(suggestion.point) not in taken:
             taken.add(repr(suggestion.point))
             yield suggestion

@@ -109,16 +109,16 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
-        made = asdict(self)
-        for _, _, one in made["ranges"]:
+        data = asdict(self)
+        for _, _, one in data["ranges"]:
             one |= {end: one[end] if math.isfinite(one[end]) else None for end in ("low", "high")}
-        return made
+        return data
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Settings:
+    def of(cls, data: Mapping[str, Any]) -> Settings:
         """From a part. Raises `TypeError`, `KeyError` or `ValueError` if it is damaged."""
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in given.items() if name in known}
+        names = {one.name for one in fields(cls)}
+        values = {name: value for name, value in data.items() if name in names}
         values["metric"] = RecordedMetric(**values["metric"])
         values["launch"] = Resources(**values["launch"])
         values["tuned"], values["fields"] = tuple(values["tuned"]), tuple(values["fields"])
@@ -215,18 +215,18 @@ def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iter
     the seed.
     """
     trials = list(trials)
-    found: dict[str, set[Any]] = {}
+    values_by_field: dict[str, set[Any]] = {}
     for trial in trials:
         for name, value in trial.values.items():
-            if name in found:
-                found[name].add(value)
+            if name in values_by_field:
+                values_by_field[name].add(value)
             else:
-                found[name] = {value}
+                values_by_field[name] = {value}
     hidden = {*tuned, "seed"}
     names = tuple(
         name
-        for name in dict.fromkeys([*written, *found])
-        if len(found.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
+        for name in dict.fromkeys([*written, *values_by_field])
+        if len(values_by_field.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
     )
     return [SweepTrial(one.trial_id, one.values, one.signature, one.variant, one.width, names) for one in trials]
 
@@ -250,11 +250,11 @@ def by_point(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """`{"model_options.hidden": 8}` -> `{"model_options": {"hidden": 8}}`; all else as it is."""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for name, value in values.items():
         head, dot, option = name.partition(".")
         if dot and head in OPTIONS:
-            made[head] = {**made.get(head, {}), option: value}
+            tree[head] = {**tree.get(head, {}), option: value}
         else:
-            made[name] = value
-    return made
+            tree[name] = value
+    return tree

@@ -41,12 +41,12 @@ def parse_json(content: bytes, path: str) -> Any:
     if not content.strip():
         raise StoreError(f"{path}: damaged, it is empty")
     try:
-        found = from_json(content, allow_inf_nan=False)
+        value = from_json(content, allow_inf_nan=False)
     except ValueError as error:
         raise StoreError(f"{path}: damaged, not JSON: {error}") from None
-    if found is None:
+    if value is None:
         raise StoreError(f"{path}: damaged, it is null")
-    return found
+    return value
 
 
 def parse_content(content: bytes | UnreadableError | None, path: str) -> Any:
@@ -61,14 +61,14 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
 
-def require_known_format(found: Any, path: str, known: int = FORMAT) -> None:
+def require_known_format(value: Any, path: str, newest: int = FORMAT) -> None:
     """Raise `NewerFormatError` for a file of a newer version, `StoreError` for one that names no valid format."""
-    format_ = found.get("format") if isinstance(found, Mapping) else None
-    if isinstance(format_, int) and not isinstance(format_, bool) and format_ > known:
-        raise NewerFormatError(path, format_, known)
+    format_ = value.get("format") if isinstance(value, Mapping) else None
+    if isinstance(format_, int) and not isinstance(format_, bool) and format_ > newest:
+        raise NewerFormatError(path, format_, newest)
     if not isinstance(format_, int) or isinstance(format_, bool) or format_ < 1:
-        what = f"format {brief(format_)}" if isinstance(found, Mapping) else f"a {type(found).__name__}"
-        raise StoreError(f"{path}: damaged: {what}; expected a format up to {known}")
+        what = f"format {brief(format_)}" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+        raise StoreError(f"{path}: damaged: {what}; expected a format up to {newest}")
 
 
 def checked_record(record: Any, trial_id: str, path: str) -> dict[str, Any]:
@@ -82,31 +82,31 @@ def checked_record(record: Any, trial_id: str, path: str) -> dict[str, Any]:
     _require(_RECORD, record, path)
     if record.get("trial_id", trial_id) != trial_id:
         raise StoreError(f"{path}: damaged: belongs to trial {brief(record['trial_id'])}")
-    found: dict[str, Any] = record
-    return found
+    checked: dict[str, Any] = record
+    return checked
 
 
-def listed_trials(found: Any, path: str) -> list[dict[str, Any]]:
+def listed_trials(value: Any, path: str) -> list[dict[str, Any]]:
     """The trials that a sweep's `trials.json` lists. Raises as `checked_record`."""
-    require_known_format(found, path)
-    _require(_LIST, found, path)
-    trials: list[dict[str, Any]] = found["trials"]
+    require_known_format(value, path)
+    _require(_LIST, value, path)
+    trials: list[dict[str, Any]] = value["trials"]
     return trials
 
 
-def checked_part(found: Any, path: str) -> SweepPart:
+def checked_part(value: Any, path: str) -> SweepPart:
     """A part of a sweep's list of trials. Raises as `checked_record`."""
-    require_known_format(found, path, PART_FORMAT)
+    require_known_format(value, path, PART_FORMAT)
     try:
-        return _PART.validate_python(found)
+        return _PART.validate_python(value)
     except ValidationError as error:
         raise _damage(error, path) from None
 
 
-def checked_point(found: Any, path: str) -> ProposedPoint:
+def checked_point(value: Any, path: str) -> ProposedPoint:
     """A point that bayes has proposed. Raises `StoreError` where it is none."""
-    _require(_POINT, found, path)
-    point: ProposedPoint = found
+    _require(_POINT, value, path)
+    point: ProposedPoint = value
     return point
 
 
@@ -126,10 +126,10 @@ def checked_beat(content: bytes) -> Beat | None:
         return None
 
 
-def _require(model: TypeAdapter[Any], found: Any, path: str) -> None:
+def _require(model: TypeAdapter[Any], value: Any, path: str) -> None:
     """Raise `StoreError` with the first place at which a value is not what the model says."""
     try:
-        model.validate_python(found)
+        model.validate_python(value)
     except ValidationError as error:
         raise _damage(error, path) from None
 

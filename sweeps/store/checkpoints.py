@@ -61,19 +61,19 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
         if content is None:
             continue
         try:
-            found = _checked(content, record["trial_id"])
+            checkpoint = _checked(content, record["trial_id"])
         except NewerError as error:
             raise NewerFormatError(store.files.path(path), error.args[0], CHECKPOINT_FORMAT) from None
         except ValueError as error:
             refused.append(f"{path} is damaged: {error}")
             log.warning("%s", refused[-1])
             continue
-        if found["width"] != record["width"]:
-            raise StoreError(f"{path} is of K = {found['width']}, the trial's record.json says {record['width']}")
-        if name == BEFORE and not refused and record["epoch"] > found["epoch"]:
+        if checkpoint["width"] != record["width"]:
+            raise StoreError(f"{path} is of K = {checkpoint['width']}, the trial's record.json says {record['width']}")
+        if name == BEFORE and not refused and record["epoch"] > checkpoint["epoch"]:
             refused = [f"trials/{record['trial_id']}/{NEWEST} is missing"]
-        went_back = f"went back to epoch {found['epoch']}: "
-        return found, [went_back + note for note in refused]
+        went_back = f"went back to epoch {checkpoint['epoch']}: "
+        return checkpoint, [went_back + note for note in refused]
     if not refused and record["epoch"]:
         refused = ["there was no checkpoint"]
     return None, [f"started over: {'; '.join(refused)}"] if refused else []

@@ -57,14 +57,14 @@ class Lease:
 
     def content(self) -> bytes:
         """What the file says: who, since when, how alive."""
-        said = {
+        fields = {
             "process": vars(Process.this()),
             "since": self.since,
             "launch": self.launch,
             "beats": self.beats,
             "time": time.time(),
         }
-        return json.dumps(said).encode()
+        return json.dumps(fields).encode()
 
     def beat(self) -> None:
         """Show that the owner is alive."""
@@ -100,8 +100,8 @@ class Claim:
 
     def content(self) -> bytes:
         """What the file says."""
-        said = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
-        return json.dumps(said).encode()
+        fields = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
+        return json.dumps(fields).encode()
 
     def is_held(self) -> bool:
         """True while nobody has taken over."""
@@ -129,8 +129,8 @@ class Claims:
 
     def generation(self, trial_id: str) -> int:
         """The highest claim, 0 if there is none."""
-        found = (_CLAIM.fullmatch(name) for name in self.files.names(f"trials/{trial_id}"))
-        return max((int(match[1]) for match in found if match), default=0)
+        matches = (_CLAIM.fullmatch(name) for name in self.files.names(f"trials/{trial_id}"))
+        return max((int(match[1]) for match in matches if match), default=0)
 
     def owner(self, trial_id: str, generation: int | None = None) -> Owner | None:
         """Who runs the trial now (by the highest claim, or by `generation`); None if nobody does or the lease is stale.
@@ -146,19 +146,19 @@ class Claims:
         contents = self._contents(paths)
         leases = {path: _lease_of(content or b"") for path, content in contents.items()}
         read = self._contents({path for path in leases.values() if path})
-        found = {}
+        owner_by_trial = {}
         for path, trial_id in paths.items():
             # A claim without a lease is being written now, or is one of an older version, which beats itself.
             beating, content = (leases[path], read[leases[path]]) if leases[path] else (path, contents[path])
             owner = None if content is None else self.alive(beating, content)
             if owner is not None:
-                found[trial_id] = owner
-        return found
+                owner_by_trial[trial_id] = owner
+        return owner_by_trial
 
     def _contents(self, paths: Iterable[str]) -> dict[str, bytes | None]:
         """Files that say who owns what; one that cannot be read says nothing, and is not absent."""
-        found = self.files.read_many(paths)
-        return {path: b"" if isinstance(content, UnreadableError) else content for path, content in found.items()}
+        contents = self.files.read_many(paths)
+        return {path: b"" if isinstance(content, UnreadableError) else content for path, content in contents.items()}
 
     def alive(self, path: str, content: bytes) -> Owner | None:
         """Who wrote a file that beats; None if that process is known to be gone."""
@@ -167,16 +167,16 @@ class Claims:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
         is_stale = time.monotonic() - first_seen > STALE_SECONDS
-        said = checked_beat(content)
-        if said is None:
+        beat_fields = checked_beat(content)
+        if beat_fields is None:
             claim = checked_claim(content)
             owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
         else:
-            who = said["process"]
+            who = beat_fields["process"]
             process = Process(who["host"], who["boot"], who["namespace"], who["pid"], who["started"])
             owner, released = (
-                Owner(process, said.get("since", 0.0), said.get("launch", "")),
-                said.get("released", False),
+                Owner(process, beat_fields.get("since", 0.0), beat_fields.get("launch", "")),
+                beat_fields.get("released", False),
             )
         return None if released or owner.process.is_dead() or is_stale else owner
 
@@ -203,15 +203,15 @@ class Claims:
         """Remove leases whose owners are known to be gone, and those that everybody has forgotten."""
         paths = [f"{FOLDER}/{name}" for name in self.files.names(FOLDER) if name.endswith(".json")]
         for path, content in self._contents(paths).items():
-            said = checked_beat(content or b"")
-            if said is None:
+            lease = checked_beat(content or b"")
+            if lease is None:
                 continue
-            is_forgotten = time.time() - said.get("time", time.time()) > FORGOTTEN_SECONDS
-            if Process(**said["process"]).is_dead() or is_forgotten:
+            is_forgotten = time.time() - lease.get("time", time.time()) > FORGOTTEN_SECONDS
+            if Process(**lease["process"]).is_dead() or is_forgotten:
                 self.files.remove(path)
 
 
 def _lease_of(content: bytes) -> str:
     """The lease that a claim refers to; none if the claim is released."""
-    said = checked_claim(content)
-    return "" if said is None or said["released"] else f"{FOLDER}/{said['lease']}.json"
+    claim = checked_claim(content)
+    return "" if claim is None or claim["released"] else f"{FOLDER}/{claim['lease']}.json"

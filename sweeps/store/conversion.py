@@ -36,21 +36,21 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
     configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
     records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
     places = {} if spec is None else _by_place(listed, spec.trials)
-    found = dict(expanded)
+    trials = dict(expanded)
     unknown = []
     for one, config, record in zip(lost, configs, records, strict=True):
         trial_id = one["trial_id"]
         if config:
-            found[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
+            trials[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
         elif trial_id in places:
-            found[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
+            trials[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
         else:
             unknown.append(one)
     for one in unknown:
-        found[one["trial_id"]] = _never_started(one, list(found.values()))
+        trials[one["trial_id"]] = _never_started(one, list(trials.values()))
     settings = _settings(text) if spec is None else spec.settings
-    own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
-    gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
+    own = [trials[one["trial_id"]] for one in listed if not one.get("gone")]
+    gone = [trials[one["trial_id"]] for one in listed if one.get("gone")]
     return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
 
 
@@ -77,10 +77,10 @@ def _mappings(files: Files, paths: Sequence[str]) -> list[dict[str, Any]]:
 def _mapping(content: bytes | UnreadableError | None) -> dict[str, Any]:
     """What a JSON file says; nothing if it is not there or cannot be read."""
     try:
-        found = json.loads(content) if isinstance(content, bytes) else None
+        value = json.loads(content) if isinstance(content, bytes) else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        value = None
+    return value if isinstance(value, dict) else {}
 
 
 def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
@@ -102,8 +102,8 @@ def _recorded(
 ) -> SweepTrial:
     """A trial from its own config.json."""
     try:
-        known = trial_of(config, recorded=True)
-        return SweepTrial(trial_id, known.values, known.signature)
+        trial = trial_of(config, recorded=True)
+        return SweepTrial(trial_id, trial.values, trial.signature)
     except (UserError, ValueError, TypeError):
         pass
     values = dict(cell)

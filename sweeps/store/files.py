@@ -44,9 +44,9 @@ class StoreError(UserError):
 class NewerFormatError(StoreError):
     """A file of a version of polysweep that is newer than this one."""
 
-    def __init__(self, path: str, found: int, known: int) -> None:
+    def __init__(self, path: str, format_: int, newest: int) -> None:
         super().__init__(
-            f"{path} has format {brief(found)}, this version of polysweep reads up to {known}: install a newer one"
+            f"{path} has format {brief(format_)}, this version of polysweep reads up to {newest}: install a newer one"
         )
 
 
@@ -151,10 +151,10 @@ class Files(ABC):
         `content` should be like no other's: where an answer was lost, it tells whether the file is ours.
         """
         try:
-            made = self._patiently(path, "created", lambda: self._create(self.path(path), content))
+            is_new = self._patiently(path, "created", lambda: self._create(self.path(path), content))
         except FileNotFoundError:
             raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
-        return made or self.read(path) == content
+        return is_new or self.read(path) == content
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""

@@ -73,8 +73,8 @@ class LaunchLease:
 
     def _beat(self) -> None:
         self._beats += 1
-        said = {"process": vars(Process.this()), "since": self._since, "beats": self._beats, "released": False}
-        self._store.files.write(self._path, json.dumps(said).encode())
+        beat = {"process": vars(Process.this()), "since": self._since, "beats": self._beats, "released": False}
+        self._store.files.write(self._path, json.dumps(beat).encode())
 
     def _run(self) -> None:
         last = time.monotonic()
@@ -96,7 +96,7 @@ class LaunchLease:
 
 def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Owner]:
     """By id, the launches of a sweep that are not known to be gone; `clean` removes what the others left."""
-    found = {}
+    alive = {}
     for name in store.files.names(f"sweeps/{sweep}"):
         if match := _LAUNCH.fullmatch(name):
             path = f"sweeps/{sweep}/{name}"
@@ -106,10 +106,10 @@ def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Owne
                 continue
             holder = None if content is None else store.claims.alive(path, content)
             if holder is not None:
-                found[match[1]] = holder
+                alive[match[1]] = holder
             elif content is not None and clean:
                 store.files.remove(path)
-    return found
+    return alive
 
 
 def stop(

@@ -31,13 +31,13 @@ class ObjectFiles(Files):
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
         """In parallel; what fails is read again by itself."""
         asked = list(paths)
-        found: Mapping[str, Any] = {}
+        answers: Mapping[str, Any] = {}
         if len(asked) > 1:
             with suppress(Exception):
-                found = self._fs.cat([self.path(path) for path in asked], on_error="return")
+                answers = self._fs.cat([self.path(path) for path in asked], on_error="return")
         by_path = {self._fs._strip_protocol(self.path(path)): path for path in asked}
-        known = {by_path[key]: value for key, value in found.items() if isinstance(value, bytes) and key in by_path}
-        return {path: known[path] if path in known else self._read_or_error(path) for path in asked}
+        contents = {by_path[k]: value for k, value in answers.items() if isinstance(value, bytes) and k in by_path}
+        return {path: contents[path] if path in contents else self._read_or_error(path) for path in asked}
 
     def _is_its_own(self, error: Exception) -> bool:
         return type(error).__module__.partition(".")[0] in ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
@@ -138,12 +138,12 @@ class ObjectFiles(Files):
         return [posixpath.basename(str(one["name"]).rstrip("/")) for one in self._listed(folder)]
 
     def _listed(self, folder: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]]
+        entries: list[dict[str, Any]]
         if not hasattr(self._fs, "_lsdir"):
-            found = self._fs.ls(folder, detail=True)
+            entries = self._fs.ls(folder, detail=True)
         else:  # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
-            found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
-        return found
+            entries = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
+        return entries
 
     def _remove(self, path: str) -> None:
         self._fs.rm_file(path)

@@ -25,10 +25,10 @@ def image() -> dict[str, Any] | None:
     """
     path = os.environ.get("POLYSWEEP_IMAGE_INFO")
     try:
-        found = json.loads(Path(path).read_text()) if path else None
+        info = json.loads(Path(path).read_text()) if path else None
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return info if isinstance(info, dict) else None
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,7 @@ BEGUN: Final = "begun"
 """What a record says under `wandb` once a process has logged the trial to a server: it may have any of its rows."""
 
 
-def mark_wandb(store: Store, trial_id: str, said: str, lease: Lease) -> None:
+def mark_wandb(store: Store, trial_id: str, status: str, lease: Lease) -> None:
     """Note in a final record what the W&B server has of the run: `online` (all of it) or `deleted ENTITY/PROJECT`.
 
     Nothing is noted of a trial that another process runs: its record is that one's.
@@ -30,7 +30,7 @@ def mark_wandb(store: Store, trial_id: str, said: str, lease: Lease) -> None:
     try:
         record = store.record(trial_id)
         if record is not None and record["outcome"] in FINAL:
-            store.write_record(trial_id, {**record, "wandb": said}, claim.fence)
+            store.write_record(trial_id, {**record, "wandb": status}, claim.fence)
     finally:
         claim.release()
 

@@ -43,12 +43,12 @@ def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequenc
         }
         for entry in entries
     ]
-    made: dict[str, Any] = {"format": PART_FORMAT}
+    data: dict[str, Any] = {"format": PART_FORMAT}
     if settings is not None:
-        made["sweep"] = settings.as_json()
-    made["columns"] = in_order(trial.values for trial in trials)
-    made |= {"shared": {**shared, "config": config}, "trials": listed}
-    return made if order is None else {**made, "order": list(order)}
+        data["sweep"] = settings.as_json()
+    data["columns"] = in_order(trial.values for trial in trials)
+    data |= {"shared": {**shared, "config": config}, "trials": listed}
+    return data if order is None else {**data, "order": list(order)}
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -61,7 +61,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
     Raises `KeyError`, `TypeError` or `ValueError` if one of them is damaged.
     """
     settings = Settings.of(parts[0]["sweep"])
-    known: dict[str, SweepTrial] = {}
+    trial_by_id: dict[str, SweepTrial] = {}
     order: dict[str, None] = {}
     for one in parts:
         if "sweep" in one:
@@ -75,7 +75,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
             trial_id = str(entry["trial_id"])
             if type(values["epochs"]) is not int:
                 raise TypeError(f"epochs of {trial_id}")
-            known[trial_id] = SweepTrial(
+            trial_by_id[trial_id] = SweepTrial(
                 trial_id,
                 {name: values[name] for name in columns if name in values},
                 str(entry["signature"]),
@@ -85,7 +85,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
             order[trial_id] = None
         if "order" in one:
             order = dict.fromkeys(one["order"])
-    trials, gone = [known[i] for i in order], [trial for i, trial in known.items() if i not in order]
+    trials, gone = [trial_by_id[i] for i in order], [trial for i, trial in trial_by_id.items() if i not in order]
     return Sweep(name, settings, with_cells(trials, settings.fields, settings.tuned), with_cells(gone, (), ()))
 
 
@@ -93,8 +93,8 @@ def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]
     """The part that a launch adds to a sweep, None if it adds nothing."""
     if before is None:
         return part(settings, trials)
-    known = {trial.trial_id for trial in (*before.trials, *before.gone)}
-    new = [trial for trial in trials if trial.trial_id not in known]
+    before_ids = {trial.trial_id for trial in (*before.trials, *before.gone)}
+    new = [trial for trial in trials if trial.trial_id not in before_ids]
     is_appended = [trial.trial_id for trial in (*before.trials, *new)] == [trial.trial_id for trial in trials]
     if not new and is_appended and settings == before.settings:
         return None
@@ -104,16 +104,16 @@ def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]
 
 def in_order(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """The fields of all configs, each behind the one that is before it in a config."""
-    found: list[str] = []
+    fields: list[str] = []
     for names in dict.fromkeys(map(tuple, configs)):
         at = 0
         for name in names:
-            if name in found:
-                at = found.index(name)
+            if name in fields:
+                at = fields.index(name)
             else:
-                found.insert(at, name)
+                fields.insert(at, name)
             at += 1
-    return found
+    return fields
 
 
 def to_json(sweep: Sweep) -> dict[str, Any]:
@@ -121,6 +121,6 @@ def to_json(sweep: Sweep) -> dict[str, Any]:
     return {"name": sweep.name, **part(sweep.settings, sweep.trials)}
 
 
-def from_json(given: Mapping[str, Any]) -> Sweep:
+def from_json(data: Mapping[str, Any]) -> Sweep:
     """From `to_json`."""
-    return assembled(str(given["name"]), [given])
+    return assembled(str(data["name"]), [data])

@@ -60,27 +60,27 @@ class SweepRecords:
         """The files of a sweep. Raises `StoreError` with the sweeps that there are if this one is unknown."""
         there = self.files.names(f"sweeps/{name}") if NAME_PATTERN.fullmatch(name) else []
         if set(_MARKS).isdisjoint(there):
-            known = ", ".join(self.names()) or "none"
-            raise StoreError(f"no sweep {name!r} in the store {self.files.root!r}; it has: {known}")
+            names = ", ".join(self.names()) or "none"
+            raise StoreError(f"no sweep {name!r} in the store {self.files.root!r}; it has: {names}")
         return there
 
     def extend(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add what a launch has to what earlier ones have kept: never a state that another one has replaced since."""
         while True:
             number, before = self._before(name)
-            made = added(before, settings, trials)
-            if made is None or self._create(name, number, made):
+            new_part = added(before, settings, trials)
+            if new_part is None or self._create(name, number, new_part):
                 return
 
     def append(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add trials that a search has proposed; `settings` are those of a sweep that is not kept yet."""
         while True:
             number, before = self._before(name)
-            there = before.trials if before else []
-            known = {trial.trial_id for trial in there}
-            whole = [*there, *(trial for trial in trials if trial.trial_id not in known)]
-            made = added(before, before.settings if before else settings, whole)
-            if made is None or self._create(name, number, made):
+            present = before.trials if before else []
+            present_ids = {trial.trial_id for trial in present}
+            whole = [*present, *(trial for trial in trials if trial.trial_id not in present_ids)]
+            new_part = added(before, before.settings if before else settings, whole)
+            if new_part is None or self._create(name, number, new_part):
                 return
 
     def _before(self, name: str) -> tuple[int, Sweep | None]:
@@ -93,14 +93,14 @@ class SweepRecords:
         parts = self._parts(name, there)
         return 1 + max(numbers, default=-1), self._assembled(name, parts) if parts else None
 
-    def _create(self, name: str, number: int, made: Mapping[str, Any]) -> bool:
+    def _create(self, name: str, number: int, content: Mapping[str, Any]) -> bool:
         """False if another launch was faster."""
         path = f"sweeps/{name}/sweep{f'-{number:04d}' if number else ''}.json"
-        return self.files.create(path, json.dumps(made, allow_nan=False).encode())
+        return self.files.create(path, json.dumps(content, allow_nan=False).encode())
 
     def members(self, trial_ids: set[str]) -> dict[str, list[str]]:
         """By trial id, the sweeps that contain it."""
-        found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
+        sweeps: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
         for name in self.names():
             try:
                 members = self._members_of(name)
@@ -109,8 +109,8 @@ class SweepRecords:
             except StoreError:  # a damaged sweep is named where it is asked for
                 continue
             for trial_id in members & trial_ids:
-                found[trial_id].append(name)
-        return found
+                sweeps[trial_id].append(name)
+        return sweeps
 
     def _members_of(self, name: str) -> set[str]:
         there = self.files.names(f"sweeps/{name}")
@@ -152,11 +152,11 @@ class SweepRecords:
         if any(one.startswith("launch-") for one in there):
             return sweep
         try:
-            made = added(None, sweep.settings, [*sweep.trials, *sweep.gone])
-            assert made is not None
+            first_part = added(None, sweep.settings, [*sweep.trials, *sweep.gone])
+            assert first_part is not None
             if sweep.gone:
-                made["order"] = [trial.trial_id for trial in sweep.trials]
-            self._create(name, 0, made)
+                first_part["order"] = [trial.trial_id for trial in sweep.trials]
+            self._create(name, 0, first_part)
         except StoreError:
             pass  # it cannot be written, or another process was faster: what was read holds
         return sweep

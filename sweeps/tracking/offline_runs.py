@@ -39,11 +39,11 @@ def mark_continued(run: Path, rows: int) -> None:
 
 def continued_rows(folder: Path) -> dict[str, int]:
     """By trial id how many rows the offline runs of its failed attempts have."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for path in folder.glob(f"offline-run-*/{CONTINUED}"):
         trial_id = _trial_of(path.parent.name)
-        found[trial_id] = max(found.get(trial_id, 0), int(path.read_text()))
-    return found
+        rows[trial_id] = max(rows.get(trial_id, 0), int(path.read_text()))
+    return rows
 
 
 def mark_uploaded(folder: Path, trial_ids: Iterable[str]) -> None:

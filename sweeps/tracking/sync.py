@@ -69,12 +69,12 @@ class OfflineWriter:
 
 def _waiting(queue: SimpleQueue[str | None]) -> list[str | None]:
     """All that a queue has, at least one."""
-    found = [queue.get()]
+    items = [queue.get()]
     try:
         while True:
-            found.append(queue.get_nowait())
+            items.append(queue.get_nowait())
     except Empty:
-        return found
+        return items
 
 
 def complete(ended: Mapping[str, Flat], store: Store, mode: Mode) -> None:
@@ -116,9 +116,9 @@ def sync(
     """
     if not logged_in():
         raise UserError("W&B is not logged in: set WANDB_API_KEY, or run wandb login")
-    found = dict(store.records(trials))
-    damaged = [trial_id for trial_id, record in found.items() if isinstance(record, StoreError)]
-    there = {trial_id: trials[trial_id] for trial_id in found if trial_id not in damaged}
+    records = dict(store.records(trials))
+    damaged = [trial_id for trial_id, record in records.items() if isinstance(record, StoreError)]
+    there = {trial_id: trials[trial_id] for trial_id in records if trial_id not in damaged}
     try:
         counts = upload(store, there, again=again)
     finally:
@@ -131,12 +131,12 @@ def sync(
 
 def _is_settled(record: Mapping[str, Any]) -> bool:
     """Whether a record says that nothing is to be uploaded: the run is complete, or was deleted."""
-    said = str(record.get("wandb") or "")
-    return said == "online" or said.startswith(DELETED.format(""))
+    status = str(record.get("wandb") or "")
+    return status == "online" or status.startswith(DELETED.format(""))
 
 
-def _record(found: dict[str, Any] | StoreError | None) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _record(record: dict[str, Any] | StoreError | None) -> Mapping[str, Any]:
+    return record if isinstance(record, dict) else {}
 
 
 def _write(
@@ -148,12 +148,13 @@ def _write(
 ) -> list[str]:
     """Write offline runs; returns the trials that get none because a server may have some of their rows."""
     left = []
-    for trial_id, found in described_trials(store, trials, sweeps).items():
-        record = found.record
+    for trial_id, described in described_trials(store, trials, sweeps).items():
+        record = described.record
         if record.get("wandb"):
             left += [trial_id] if record["wandb"] == BEGUN else []
         elif not is_dropped():
             history = store.history(trial_id)
             rows = after.get(trial_id, 0)
-            write_offline(store.wandb_folder, found.run(store), history, record["outcome"], record["ended"] or 0, rows)
+            run, ended = described.run(store), record["ended"] or 0
+            write_offline(store.wandb_folder, run, history, record["outcome"], ended, rows)
     return left

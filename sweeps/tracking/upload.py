@@ -114,16 +114,16 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     counts, server = Counts(), Server()
     spent = {} if again else {DELETED.format(server.project): "deleted"}
     described: dict[str, Described] = {}
-    for trial_id, found in described_trials(store, trials).items():
-        record = found.record
+    for trial_id, trial in described_trials(store, trials).items():
+        record = trial.record
         if record["outcome"] == State.RUNNING and store.owner(trial_id) is not None:
             counts.elsewhere += 1
         elif record.get("wandb") in spent:
             counts.deleted += (trial_id,)
         elif record["epoch"] or record["outcome"] != State.RUNNING:
-            described[trial_id] = found
+            described[trial_id] = trial
     there = server.runs(list(described))
-    lacking = {trial_id: found.lacks(there.get(trial_id)) for trial_id, found in described.items()}
+    lacking = {trial_id: trial.lacks(there.get(trial_id)) for trial_id, trial in described.items()}
     tagged = {trial_id: described[trial_id].tags for trial_id, what in lacking.items() if what == "tags"}
     sent = [
         trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end") and not _hole(there, trial_id)
@@ -151,15 +151,15 @@ def _sum_up(
 ) -> None:
     """Count what the server has now, and note it in the records."""
     lease = store.claims.lease()
-    for trial_id, found in described.items():
+    for trial_id, trial in described.items():
         fault, run = faults.get(trial_id), there.get(trial_id)
         if fault is not None and fault.kind == "deleted":
             counts.deleted += (trial_id,)
             mark_wandb(store, trial_id, DELETED.format(project), lease)
-        elif found.lacks(run):
+        elif trial.lacks(run):
             counts.failed += (trial_id,)
             counts.why = counts.why or (fault.reason if fault else "")
-        elif found.record.get("wandb") != "online":
+        elif trial.record.get("wandb") != "online":
             mark_wandb(store, trial_id, "online", lease)
     lease.release()
     counts.holes = tuple(trial_id for trial_id in described if _hole(there, trial_id))

@@ -83,20 +83,20 @@ class Server:
 
         Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
         """
-        found: dict[str, ServerRun] = {}
+        run_by_id: dict[str, ServerRun] = {}
         self._api.flush()  # it keeps what it was told before
         for start in range(0, len(trial_ids), BATCH):
             asked = trial_ids[start : start + BATCH]
             filters = {"name": {"$in": list(asked)}}
             try:
                 runs = list(self._api.runs(self.project, filters=filters, per_page=BATCH, lazy=False))
-                found |= {run.id: _run(run) for run in runs}
+                run_by_id |= {run.id: _run(run) for run in runs}
             except Exception as error:
                 if isinstance(error, ValueError) and str(error).startswith(NO_PROJECT):
-                    return found
+                    return run_by_id
                 what = f"the W&B server does not say what it has of {self.project}"
                 raise UserError(f"{what}: {first_line(error)}") from None
-        return found
+        return run_by_id
 
     def add_tags(self, tags: Mapping[str, Iterable[str]]) -> None:
         """Add tags to runs that exist. Raises `UserError` with the first run that gets none."""

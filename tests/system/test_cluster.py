@@ -102,8 +102,8 @@ def test_a_cluster_that_does_not_answer_or_not_to_us_is_refused_at_once(
     here = {"submit": cluster.dashboard, "launch": cluster.client_address}
     for command in ("submit", "launch"):
         for address, words, environment in (
-            (nowhere[command], "nobody answers there", {}),
-            (here[command], "does not take this token", {"RAY_AUTH_TOKEN": "wrong"}),
+            (nowhere[command], "no server is listening there", {}),
+            (here[command], "does not accept this token", {"RAY_AUTH_TOKEN": "wrong"}),
             (here[command], "demands a token and none is given", {"RAY_AUTH_TOKEN_PATH": "/nowhere"}),
         ):
             started = time.monotonic()
@@ -168,4 +168,4 @@ def test_what_could_hold_a_credential_is_no_requirement(run: Run, spec_file: Spe
         assert_user_error(answer, *words, "my-lab==1.2")
         assert "secret" not in answer.stderr
     assert_user_error(run(*command, "--requirements", "none.txt"), "--requirements none.txt", "cannot be read")
-    assert_user_error(run(*command), "nobody answers there")
+    assert_user_error(run(*command), "no server is listening there")
