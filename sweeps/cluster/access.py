@@ -104,8 +104,8 @@ def _token() -> str:
 
 def _demands_none(address: str) -> str:
     return (
-        f"--address {address}: the cluster does not demand a token, so whoever reaches it can run code on it; start it "
-        "with RAY_AUTH_MODE=token, or pass --insecure"
+        f"--address {address}: the cluster does not demand a token, so anybody who reaches it can run code on it; "
+        "start it with RAY_AUTH_MODE=token, or pass --insecure"
     )
 
 

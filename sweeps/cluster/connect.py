@@ -33,7 +33,7 @@ from polysweep.trainer.text import last_line
 
 CLIENT_PORT: Final = 10001
 ON_HEAD_SECONDS: Final = 12.0
-"""For a driver on the head to stop in order."""
+"""How long a driver on the head may take to stop cleanly."""
 
 
 def start_at(address: str, spec: SweepSpec, store: Store, options: LaunchOptions) -> int:

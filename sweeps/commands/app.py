@@ -107,7 +107,7 @@ def launch(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
 ) -> None:
-    """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
+    """Run every trial of a sweep that has not ended. Rerun the same command to resume after an interruption."""
     from polysweep.sweeps.commands.launch import start
     from polysweep.sweeps.job import LaunchOptions
     from polysweep.sweeps.spec.spec import SweepSpec
@@ -190,7 +190,7 @@ def status(
 
 @app.command()
 def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
-    """Stop every launch of a sweep in order: finished epochs are stored, and the next launch goes on from there."""
+    """Stop every launch of a sweep cleanly: finished epochs are stored, and the next launch resumes from there."""
     from polysweep.sweeps.store.launches import stop as stop_launches
 
     place = _writable(store)
@@ -204,7 +204,7 @@ def logs(
     trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or how it begins.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Print what is known of one trial: where it ran, its epochs, notes, errors."""
+    """Print what is known of one trial: when and on which machines it ran, its epochs, notes, errors."""
     from polysweep.sweeps.commands.printing import trial_log
 
     place = open_store(store)
@@ -212,8 +212,9 @@ def logs(
     listed = [one.trial_id for one in (*sweep.trials, *sweep.gone)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
-        many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
-        raise UserError(f"TRIAL {trial!r}: {many}; expected one of {', '.join((matching or listed)[:5])}, ...")
+        what = f"is ambiguous ({len(matching)} matches)" if matching else f"matches no trial of {name}"
+        some = ", ".join((matching or listed)[:5])
+        raise UserError(f"trial id prefix {trial!r} {what}; expected one of {some}, ...")
     for line in trial_log(place, matching[0]):
         say(line)
 

@@ -1,4 +1,4 @@
-"""`polysweep launch`: everything around the scheduling, from the checks before it to what is said after it."""
+"""`polysweep launch`: everything around the scheduling, from the checks before it to the summary after it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
 
 
 def _is_over(plan: Plan, store: Store) -> str:
-    """Why a sweep has nothing left to start; empty where it has."""
+    """Why a sweep has nothing left to start; empty if something is left."""
     counts = plan.counts()
     if counts[State.RUNNING]:
         return ""
@@ -129,21 +129,21 @@ def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, s
     if plan.spec.description:
         say(plan.spec.description)
     if extension.gone:
-        print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
+        print(f"{extension.gone} trials are no longer in the spec; their results are kept", flush=True)
     show_holders(plan.states)
     if options.wandb == "offline" and not store.is_local:
         print(f"offline W&B runs are written to {store.wandb_folder}", flush=True)
 
 
 def use_wandb_settings(project: str | None, entity: str | None) -> None:
-    """A sweep's project and entity, if the environment does not say otherwise."""
+    """Log to a sweep's project and entity, unless the environment names others."""
     for name, value in (("WANDB_PROJECT", project), ("WANDB_ENTITY", entity)):
         if value is not None and not os.environ.get(name):
             os.environ[name] = value
 
 
 def _changes_of_device(plan: Plan, store: Store) -> list[str]:
-    """Trials to be continued elsewhere than where they began: they need not be bitwise what they would have been."""
+    """Warnings about trials that continue on another kind of device: their numbers may differ in the last bits."""
     from polysweep.sweeps.store.provenance import differences, provenance
 
     launch = plan.spec.launch

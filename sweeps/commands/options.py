@@ -36,7 +36,7 @@ StoreOption = Annotated[
 ]
 WandbOption = Annotated[
     str | None,
-    typer.Option("--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"),
+    typer.Option("--wandb", help="online, offline or disabled. [default: online if logged in, else offline]"),
 ]
 DataOption = Annotated[
     str | None,

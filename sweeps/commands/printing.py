@@ -77,12 +77,12 @@ def _starting(plan: Plan) -> str:
 
 
 def show_extension(name: str, extension: Extension) -> None:
-    """What the file adds to the sweep as launched, what has gone from it, and what it says otherwise."""
+    """How the spec differs from the sweep as launched: new trials, trials no longer in it, changed values."""
     if not extension.known:
         return
     say(
-        f"since the last launch: {extension.new} trials are new in the file, {extension.unchanged} unchanged, "
-        f"{extension.gone} gone from it (kept in the Store)"
+        f"since the last launch: {extension.new} trials are new in the spec, {extension.unchanged} unchanged, "
+        f"{extension.gone} no longer in it (their results are kept)"
     )
     if extension.changed:
         say(f"{name} was launched with another spec; launch needs --extend:")
@@ -115,7 +115,7 @@ def show_status(name: str, summary: Mapping[str, Any], note: str, console: Conso
     if summary["proposals_left"]:
         tell(f"{summary['proposals_left']} points are still to be proposed")
     if summary["gone"]:
-        tell(f"{summary['gone']} trials have gone from the file; they are kept in the Store")
+        tell(f"{summary['gone']} trials are no longer in the spec; their results are kept")
     for holder in summary["launches"]:
         tell(f"launched by {holder}")
     tell(f"time and cost: {Estimate(**summary['estimate'])}")

@@ -33,7 +33,7 @@ def train_one(
 ) -> int:
     """Train or continue the trial and return the exit code.
 
-    Raises `UserError` where another process runs it, or where there is no such device or data.
+    Raises `UserError` if another process runs it, or if its device or data is missing.
     """
     check_device(device)
 
@@ -74,7 +74,7 @@ def train_one(
     if record["outcome"] in FINAL and not interruption.signal:
         complete({trial_id: config.flat()}, store, wandb)
     if interruption.signal and record["outcome"] not in FINAL:
-        say(f"{name}: interrupted after epoch {record['epoch']}; the same command continues it")
+        say(f"{name}: interrupted after epoch {record['epoch']}; rerun the same command to resume")
         return interruption.exit_code
     say(f"{name}: {record['outcome']}")
     if record["outcome"] == State.FAILED:
@@ -102,7 +102,7 @@ def _train(
 def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
     """The trial's state once its holder is known to be gone; on another machine only its heartbeat tells.
 
-    Raises `UserError` where the holder is alive.
+    Raises `UserError` if the holder is alive.
     """
     since = time.monotonic()
     state = store.state(trial_id)
@@ -117,6 +117,6 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
 
 
 def _values(row: RowProgress) -> str:
-    """What is shown of an epoch; nothing where it has no history, because the trial failed."""
+    """What is shown of an epoch; nothing if it has no history, because the trial failed."""
     names = ("train/loss", "val/top1", "test/loss", "test/top1", "suboptimality/relative", "gamma/mean")
     return ", ".join(f"{name} {shown_number(row.history[name])}" for name in names if row.history.get(name) is not None)

@@ -38,7 +38,7 @@ class Estimate:
     proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
 
     def as_json(self) -> dict[str, Any]:
-        """As `plan --json` and `status --json` print it; null where nothing is known."""
+        """As `plan --json` and `status --json` print it; null for what is not known."""
         return vars(self)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Estimate:
 
 
 def _duration(hours: float) -> str:
-    """`1:30:00`, or years where that is beyond any calendar."""
+    """`1:30:00`, or years if it is more than a calendar shows."""
     return (
         f"{hours / HOURS_A_YEAR:.3g} years"
         if hours > 100 * HOURS_A_YEAR
@@ -75,7 +75,7 @@ def estimate(
     *,
     proposals: int = 0,
 ) -> Estimate:
-    """What stacks would take on this machine's device; `states` are those of all the sweep's trials."""
+    """How long stacks would take on this machine's device; `states` has all trials of the sweep."""
     device = device_model(launch.device, imports=False)
     per_stack = launch.gpus or launch.cpus
     spent, rates = _rates(states, store, device)
@@ -124,7 +124,7 @@ def _rates(
 
 
 def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, width: int) -> tuple[float, int] | None:
-    """Seconds an epoch of a stack of this K, scaled from another K where this one has not been seen."""
+    """Seconds an epoch of a stack of this K, scaled from another K if this one has not been measured."""
     if (signature, width) in rates:
         return rates[signature, width]
     for (other_signature, other_width), (seconds, trials) in rates.items():

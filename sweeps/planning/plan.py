@@ -45,7 +45,7 @@ class Plan:
 
     @cached_property
     def jobs(self) -> list[tuple[StackPlan, ...]]:
-        """The stacks as they are handed out: one by one, or, where results decide what is run, those of one point."""
+        """The stacks as they are handed out: one by one, or by point if results decide what is run."""
         if not self.spec.by_points:
             return [(stack,) for stack in self._stacks(self.trials)]
         jobs = (tuple(self._stacks(members)) for members in by_point(self.trials))
@@ -124,13 +124,13 @@ class Plan:
 def plan(
     spec: SweepSpec, states: Mapping[str, TrialState], data: str = "", trials: Sequence[SweepTrial] | None = None
 ) -> Plan:
-    """The plan of `spec`, or of some of its `trials`, where the Store knows those `known` by id; others are new."""
+    """The plan of `spec`, or of some of its `trials`. Trials that are not among `states` are new."""
     chosen = spec.trials if trials is None else list(trials)
     return Plan(spec, {trial.trial_id: states.get(trial.trial_id, TrialState()) for trial in chosen}, data, chosen)
 
 
 def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int, str]:
-    """K of a trial at its first start, and a note where it is not what one would expect.
+    """K of a trial at its first start, and a note if it is not what one would expect.
 
     It does not depend on how many trials are left, so neither do the numbers.
     """

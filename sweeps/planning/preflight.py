@@ -35,7 +35,7 @@ def data_folder(option: str | None, spec: str | None = None) -> str:
 def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None:
     """Look at the data, and at the device's precision, of every config.
 
-    Raises `UserError`: `DataError` where data is missing or damaged, `ConfigError` for what does not fit.
+    Raises `UserError`: `DataError` if data is missing or damaged, `ConfigError` if a config does not fit.
     """
     seen = set()
     for config in configs:

@@ -95,7 +95,7 @@ def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> t
 
 
 def _history(store: Store, trial_id: str) -> list[dict[str, Any]]:
-    """A trial's history; empty where it is damaged: `logs` and `table` say so."""
+    """A trial's history; empty if it is damaged, which `logs` and `table` report."""
     try:
         return store.history(trial_id)
     except StoreError:

@@ -31,7 +31,7 @@ _NEEDED: Final = {
     "dashboard agent": r"DashboardAgent|dashboard/agent\.py",
     "runtime_env agent": r"RuntimeEnvAgent|runtime_env/agent",
 }
-"""Processes without which nothing goes on, by how their command lines look."""
+"""Processes that Ray cannot do without, by patterns of their command lines."""
 
 
 @contextmanager

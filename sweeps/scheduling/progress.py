@@ -1,4 +1,4 @@
-"""What a launch shows: trials done of all, percent, time left; best so far and running cells where there is room."""
+"""What a launch shows: trials done of all, percent, time left; best so far and running cells if there is room."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Progress:
         self._bar.update(self._task, total=self._total)
 
     def refresh(self, states: Mapping[str, TrialState]) -> None:
-        """Take over what the Store says."""
+        """Take over the states from the Store."""
         for trial_id, state in states.items():
             self._set(trial_id, state.state, state.epoch)
         self._running.clear()
@@ -105,7 +105,7 @@ class Progress:
         return self._ended
 
     def tick(self) -> None:
-        """Say where it stands, if it is time to, though nothing has happened."""
+        """Print the progress if it is time to, even if nothing has happened."""
         if not self._console.is_terminal and time.monotonic() - self._printed_at >= PLAIN_SECONDS:
             self._show(self._note())
 

@@ -1,4 +1,4 @@
-"""What Ray Tune calls: the trainable that runs stacks, and who hands out jobs, watches them and ends them early."""
+"""What Ray Tune calls: the trainable that runs stacks, and what hands out jobs, watches them and ends them early."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _worker_online() -> Online:
 class StackTrainable(tune.Trainable):
     """The stacks of one job, one after the other.
 
-    `config["jobs"]` are `Job`s as dicts, `config["online"]` says whether W&B is logged to as they train,
+    `config["jobs"]` are `Job`s as dicts, `config["online"]` is whether epochs are logged to W&B at once,
     `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
     """
 
@@ -68,7 +68,7 @@ class StackTrainable(tune.Trainable):
             self._run.flush()
 
     def __ray_shutdown__(self) -> None:
-        """Ray calls it in an actor that nobody refers to any more, as after an error of the driver."""
+        """Ray calls it in an actor without any reference left, for example after an error of the driver."""
         with suppress(StoreError):
             self._close()
 
@@ -79,9 +79,9 @@ class StackTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train the first stack that is not over: an epoch, or where epochs are short as many as a report is worth.
+        """Train the first stack that has not ended: an epoch, or several short ones, because each report has a cost.
 
-        Where results decide what is run, every epoch is reported by itself.
+        If results decide what is run, every epoch is reported by itself.
         """
         rows: list[dict[str, Any]] = []
         began = time.monotonic()
@@ -92,7 +92,7 @@ class StackTrainable(tune.Trainable):
             except OutOfReachError as error:  # it has been waited for: neither this worker nor another tries again
                 return {"rows": rows, "done": True, "lost": str(error)}
             if self._interruption.signal:
-                # All is stored; Tune starts another worker, if it goes on at all.
+                # Everything is stored; Tune starts another worker, unless the launch ends.
                 os._exit(self._interruption.exit_code)
             if early or time.monotonic() - began >= REPORT_SECONDS:
                 break
@@ -110,8 +110,8 @@ class StackTrainable(tune.Trainable):
         return progress or []
 
     def cleanup(self) -> None:
-        """End the process's work in order."""
-        with suppress(StoreError):  # whoever has met it has told the driver
+        """End the process's work cleanly."""
+        with suppress(StoreError):  # the driver has been told of it already
             self._close()
         if _online is not None:
             _online.close(GRACE_SECONDS - 3)

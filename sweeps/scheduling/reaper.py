@@ -24,7 +24,7 @@ LONGEST_SECONDS: Final = 60.0
 
 
 def marked(mark: str, variable: str = MARK) -> dict[int, str]:
-    """By pid, the command lines of the living processes that carry the mark; none where there is no /proc."""
+    """By pid, the command lines of the living processes that carry the mark; none if there is no /proc."""
     wanted = f"{variable}={mark}".encode()
     command_lines = {}
     try:
@@ -59,7 +59,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def main(mark: str, folder: str, patience: float = GRACE_SECONDS) -> None:
-    """Wait for the launch's end; a byte before it says that Ray has been shut down in order."""
+    """Wait for the launch's end; a byte before it means that Ray has been shut down cleanly."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are the launch's; it ends, and then this does
     grace = 0.0 if os.read(0, 1) else patience

@@ -179,7 +179,7 @@ class Rounds:
             ),
         )
         try:
-            # Tune has a text where it cannot unpickle what a worker raised.
+            # Tune returns a text if it cannot unpickle what a worker raised.
             return [e if isinstance(e, Exception) else RuntimeError(e) for e in tuner.fit().errors]
         except Exception as error:  # Tune does not expect this one; actors that it has lost end by themselves
             if not is_memory(error):

@@ -62,7 +62,7 @@ class Parameter(BaseModel):
     values: list[Any] | None = None  # categorical: what it may be
     probabilities: list[Number] | None = None  # of `values`, for random draws
     min: Number | None = None  # smallest value; of log_uniform: its natural logarithm
-    max: Number | None = None  # largest value, itself included where it is a whole number
+    max: Number | None = None  # largest value; whole numbers include it
     mu: Number = 0.0  # mean, of log_normal that of the logarithm
     sigma: Annotated[Number, Field(gt=0)] = 1.0  # standard deviation
     q: Annotated[Number, Field(gt=0)] = 1  # values are multiples of it
@@ -110,7 +110,7 @@ class Parameter(BaseModel):
 
     @cached_property
     def kind(self) -> Distribution:
-        """The distribution, also where the entry leaves it out."""
+        """The distribution, also if the entry leaves it out."""
         if self.distribution is not None:
             return self.distribution
         keys = self.model_fields_set
@@ -130,7 +130,7 @@ class Parameter(BaseModel):
 
     @cached_property
     def grid(self) -> list[Any] | None:
-        """All values in order, None where they cannot be listed."""
+        """All values in order, None if they cannot be listed."""
         if self.kind == "constant":
             return [self.value]
         if self.kind == "categorical":

@@ -47,7 +47,7 @@ class Observation:
     suggestion: Suggestion
     state: Literal["complete", "stopped", "bad", "running"]
     value: float | None = None  # complete: mean over seeds of the best epoch; stopped: of its last epoch
-    epoch: int = 0  # stopped: where
+    epoch: int = 0  # stopped: its last epoch
 
 
 def draw(space: Space, seed: int, index: int) -> Point:
@@ -62,7 +62,7 @@ def draw(space: Space, seed: int, index: int) -> Point:
 
 
 def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
-    """The points of a random sweep, without repetitions; ends where `TRIES` draws in a row found nothing new."""
+    """The points of a random sweep, without repetitions; ends after `TRIES` draws in a row without a new one."""
     seen: set[str] = set()
     index, tries = 0, 0
     while tries < TRIES:
@@ -94,7 +94,7 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
 
 
 def _size(space: Space) -> int | None:
-    """How many points there are; None where a parameter is continuous."""
+    """How many points there are; None if a parameter is continuous."""
     grids = [[parameter.grid for parameter in variant.values()] for variant in space]
     if any(grid is None for variant in grids for grid in variant):
         return None
@@ -138,7 +138,7 @@ def _key(space: Space, variant: int, name: str) -> str:
 
 
 def _told(space: Space, observation: Observation) -> Any:
-    """An observation as a trial of Optuna; None where it lies outside of the space.
+    """An observation as a trial of Optuna; None if it is outside of the space.
 
     A point whose seeds diverged or failed counts as worse than all others: pruned before its first step.
     """

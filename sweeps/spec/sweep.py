@@ -84,7 +84,7 @@ class Resources:
 
     @property
     def device(self) -> str:
-        """What a stack's tensors lie on."""
+        """Where a stack's tensors are stored."""
         return "cuda" if self.gpus else "cpu"
 
 
@@ -209,7 +209,7 @@ class Sweep:
 
 
 def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:
-    """The trials with the fields that tell a sweep's cells apart: those with two values or more where they apply.
+    """The trials with the fields that tell a sweep's cells apart: those with two or more values in the sweep.
 
     In the order of `written`, then of the configs; without the tuned ones (`model_options` is all of its options) and
     the seed.

@@ -50,7 +50,7 @@ def parse_json(content: bytes, path: str) -> Any:
 
 
 def parse_content(content: bytes | UnreadableError | None, path: str) -> Any:
-    """The value of a JSON file that was read, None if there is no such file. Raises what its reading raised."""
+    """The value of a JSON file that was read, None if there is no such file. Raises the error of reading it."""
     if isinstance(content, UnreadableError):
         raise content
     return None if content is None else parse_json(content, path)
@@ -104,14 +104,14 @@ def checked_part(value: Any, path: str) -> SweepPart:
 
 
 def checked_point(value: Any, path: str) -> ProposedPoint:
-    """A point that bayes has proposed. Raises `StoreError` where it is none."""
+    """A point that bayes has proposed. Raises `StoreError` if it is not one."""
     _require(_POINT, value, path)
     point: ProposedPoint = value
     return point
 
 
 def checked_claim(content: bytes) -> ClaimFields | None:
-    """What a claim says of its lease; None if it cannot be read, or has none."""
+    """A claim that refers to a lease; None if it cannot be read, or refers to none."""
     try:
         return _CLAIM.validate_python(from_json(content, allow_inf_nan=False))
     except ValueError:  # also pydantic's
@@ -119,7 +119,7 @@ def checked_claim(content: bytes) -> ClaimFields | None:
 
 
 def checked_beat(content: bytes) -> Beat | None:
-    """What a lease or a launch says of its owner; None if that cannot be read."""
+    """The file of a lease or a launch; None if it cannot be read."""
     try:
         return _BEAT.validate_python(from_json(content, allow_inf_nan=False))
     except ValueError:  # also pydantic's
@@ -127,7 +127,7 @@ def checked_beat(content: bytes) -> Beat | None:
 
 
 def _require(model: TypeAdapter[Any], value: Any, path: str) -> None:
-    """Raise `StoreError` with the first place at which a value is not what the model says."""
+    """Raise `StoreError` with the first place at which a value does not match the model."""
     try:
         model.validate_python(value)
     except ValidationError as error:

@@ -21,7 +21,7 @@ from polysweep.sweeps.store.process import Process
 STALE_SECONDS: Final = 60.0
 HEARTBEAT_SECONDS: Final = 10.0
 FORGOTTEN_SECONDS: Final = 24 * 3600.0
-"""Age at which a lease that nobody has released is removed, if its owner cannot be looked at."""
+"""Age at which a lease that was never released is removed, if its owner's process cannot be checked."""
 FOLDER: Final = "leases"
 _CLAIM = re.compile(r"claim-([0-9]{1,9})\.json")
 
@@ -56,7 +56,7 @@ class Lease:
         return f"{FOLDER}/{self.id}.json"
 
     def content(self) -> bytes:
-        """What the file says: who, since when, how alive."""
+        """The content of its file: the process, since when, and how often it has beaten."""
         fields = {
             "process": vars(Process.this()),
             "since": self.since,
@@ -99,12 +99,12 @@ class Claim:
         return f"trials/{self.trial_id}/claim-{self.generation}.json"
 
     def content(self) -> bytes:
-        """What the file says."""
+        """The content of its file."""
         fields = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
         return json.dumps(fields).encode()
 
     def is_held(self) -> bool:
-        """True while nobody has taken over."""
+        """True until another process has taken over."""
         return self.claims.generation(self.trial_id) == self.generation
 
     def release(self) -> None:
@@ -141,7 +141,7 @@ class Claims:
         return self.owners({trial_id: generation}).get(trial_id)
 
     def owners(self, generations: Mapping[str, int]) -> dict[str, Owner]:
-        """By trial who runs it, of those that somebody runs; `generations` are their claims, 0 for none."""
+        """By trial its owner, if it has one; `generations` are the trials' claims, 0 for none."""
         paths = {f"trials/{i}/claim-{n}.json": i for i, n in generations.items() if n}
         contents = self._contents(paths)
         leases = {path: _lease_of(content or b"") for path, content in contents.items()}
@@ -156,7 +156,7 @@ class Claims:
         return owner_by_trial
 
     def _contents(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """Files that say who owns what; one that cannot be read says nothing, and is not absent."""
+        """The contents of claims and leases; one that cannot be read is empty, which differs from absent."""
         contents = self.files.read_many(paths)
         return {path: b"" if isinstance(content, UnreadableError) else content for path, content in contents.items()}
 

@@ -19,7 +19,7 @@ from polysweep.trainer.errors import UserError
 
 
 def old_sweep(files: Files, name: str, text: str) -> Sweep:
-    """The sweep as its files say.
+    """The sweep that its files describe.
 
     Its spec is expanded with today's code; a trial that does not come out, because numbers, defaults or checks have
     changed since or a user's own part is not there, is taken from trials.json and from its own config.json, in which
@@ -70,12 +70,12 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
 
 
 def _mappings(files: Files, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """What JSON files say; of one that is not there or cannot be read nothing."""
+    """The contents of JSON files; empty for one that is absent or cannot be read."""
     return [_mapping(content) for content in files.read_many(paths).values()]
 
 
 def _mapping(content: bytes | UnreadableError | None) -> dict[str, Any]:
-    """What a JSON file says; nothing if it is not there or cannot be read."""
+    """The content of a JSON file; empty if it is absent or cannot be read."""
     try:
         value = json.loads(content) if isinstance(content, bytes) else None
     except (ValueError, RecursionError):

@@ -55,7 +55,7 @@ def history_table(content: bytes | None, path: str) -> pa.Table:
 
 
 def _require_columns(table: pa.Table, path: str) -> None:
-    """Raise `StoreError` where the columns of a history are not what `Store.write_history` writes."""
+    """Raise `StoreError` if the columns of a history are not those that `Store.write_history` writes."""
     names = table.column_names
     if missing := [column for column in HISTORY_COLUMNS if column not in names]:
         raise StoreError(f"{path}: damaged: no column {', '.join(missing)}")

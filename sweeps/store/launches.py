@@ -59,7 +59,7 @@ class LaunchLease:
             self._store.files.remove(self._path)
 
     def _remove_leftovers(self) -> None:
-        """What killed launches have left: their registrations, and what told them to stop."""
+        """Remove what killed launches have left: their leases, and the requests to stop them."""
         folder = f"sweeps/{self._sweep}"
         told = [match[1] for name in self._store.files.names(folder) if (match := _STOP.fullmatch(name))]
         alive = launches(self._store, self._sweep, clean=True)
@@ -117,7 +117,7 @@ def stop(
 ) -> bool:
     """Ask every launch of the sweep, or `only` one, to stop and wait until they have.
 
-    False where one has not answered in time.
+    False if one has not stopped in time.
     """
 
     def alive() -> dict[str, Owner]:

@@ -37,7 +37,7 @@ class LocalFiles(Files):
     def _read(self, path: str) -> bytes:
         try:
             return read_plain_file(path, None if path.endswith(".pt") else LARGEST)
-        except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
+        except NotADirectoryError:  # a stray file instead of a trial's folder: the record does not exist
             raise FileNotFoundError(path) from None
 
     def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
@@ -130,7 +130,7 @@ class LocalFiles(Files):
         shutil.rmtree(self.path(fence.path), ignore_errors=True)
 
     def remove_leftovers(self, folder: str, *, fences: bool = False) -> None:
-        """Those that are older than any write can last; with `fences` those too, of a folder that nobody writes to."""
+        """Those that are older than any write can last; with `fences` also fences, if nobody writes to the folder."""
         with suppress(OSError):
             for entry in os.scandir(self.path(folder)):
                 is_fence = fences and entry.name.startswith(FENCE)

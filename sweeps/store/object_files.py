@@ -61,7 +61,7 @@ class ObjectFiles(Files):
                 self._fs.cp_file(address, self.path(keep_as))
             self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
         except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
+            raise StoreError(f"{self.root}: the bucket does not exist") from None
 
     @property
     def _is_conditional(self) -> bool:
@@ -81,7 +81,7 @@ class ObjectFiles(Files):
                 if not _is_refusal(error):
                     raise
                 # A successor's, or our own whose answer was lost, or one that came late from a predecessor. The tag is
-                # read before it is asked who holds the trial: a successor that claims after that writes another one.
+                # read before the holder is looked up: a successor that claims after that writes another one.
                 tag = self._tags(fence.folder).get(name)
                 if not fence.is_highest():
                     raise self._not_ours(path) from None
@@ -111,7 +111,7 @@ class ObjectFiles(Files):
         except FileExistsError:
             return False
         except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
+            raise StoreError(f"{self.root}: the bucket does not exist") from None
         except Exception as error:
             if "ConditionalRequestConflict" in str(error):  # two at once, and the other one was faster
                 return False

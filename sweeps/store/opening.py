@@ -15,7 +15,7 @@ from polysweep.trainer.errors import UserError
 def open_files(root: str) -> Files:
     """The files below `root`: a path, or an address such as `s3://bucket/folder`.
 
-    Raises `StoreError` for what is no such address.
+    Raises `StoreError` for anything else.
     """
     if not root or "::" in root or "\0" in root:
         raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")

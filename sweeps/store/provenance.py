@@ -19,7 +19,7 @@ from polysweep.trainer.device import device_model
 
 
 def image() -> dict[str, Any] | None:
-    """What the image that this process runs in says of itself: commit, dirty, lock, target; None outside of one.
+    """What is known of the image that this process runs in: commit, dirty, lock, target; None outside of one.
 
     Its file is named by POLYSWEEP_IMAGE_INFO.
     """
@@ -73,9 +73,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout or image that the package runs from, `+` where it has uncommitted changes.
+    """The commit of the checkout or image that the package runs from, with `+` if it has uncommitted changes.
 
-    A job that was submitted is told in POLYSWEEP_COMMIT.
+    A submitted job reads it from POLYSWEEP_COMMIT.
     """
     if told := os.environ.get("POLYSWEEP_COMMIT"):
         return told

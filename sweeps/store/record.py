@@ -1,4 +1,4 @@
-"""What a worker is told to run, and how the record of a trial begins and is completed."""
+"""How the record of a trial begins, and what is noted in it after the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
 
 BEGUN: Final = "begun"
-"""What a record says under `wandb` once a process has logged the trial to a server: it may have any of its rows."""
+"""The value of `wandb` in a record once the trial is logged to a server, which then may have some of its rows."""
 
 
 def mark_wandb(store: Store, trial_id: str, status: str, lease: Lease) -> None:

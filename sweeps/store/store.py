@@ -5,7 +5,7 @@ leases/<id>.json
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
               spec.yaml, spec-<n>.yaml (as launched, and earlier ones),
               points/<n>.json (what bayes has proposed), ended/<trial_id>.json (what early termination has decided),
-              rungs/<trial_id>-<epoch>.json (whether a point goes on there), ended/<trial_id>.json (it does not),
+              rungs/<trial_id>-<epoch>.json (whether a point survives there), ended/<trial_id>.json (it does not),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)
 """
 
@@ -63,7 +63,7 @@ class Store:
 
     @property
     def wandb_folder(self) -> Path:
-        """Where the offline runs of `wandb` lie: in a local Store itself, else in a spool folder here."""
+        """Where offline runs of W&B are stored: in a local Store itself, else in a spool folder here."""
         return Path(self.root) / "wandb" if isinstance(self.files, LocalFiles) else Path("polysweep-wandb").absolute()
 
     @property
@@ -72,7 +72,7 @@ class Store:
         return isinstance(self.files, LocalFiles)
 
     def check_writable(self) -> None:
-        """Raise `StoreError` where nothing can be written."""
+        """Raise `StoreError` if nothing can be written."""
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.files.write(probe, b"")
@@ -81,9 +81,9 @@ class Store:
             raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
 
     def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
-        """Remove what killed processes have left that is surely nobody's: leases, temporary files, fences.
+        """Remove what killed processes have left and no living one can need: leases, temporary files, fences.
 
-        `ended` are trials that nobody runs: their fences are nobody's too.
+        `ended` are trials that nobody runs: their fences are removed too.
         """
         self.claims.remove_dead()
         folders = (f"sweeps/{sweep}{below}" for below in ("", "/points", "/rungs", "/ended"))
@@ -95,7 +95,7 @@ class Store:
     # trials
 
     def record(self, trial_id: str) -> dict[str, Any] | None:
-        """The trial's record, None where it never started."""
+        """The trial's record, None if it never started."""
         path = f"trials/{trial_id}/record.json"
         return self._checked(trial_id, self.files.read(path))
 
@@ -124,7 +124,7 @@ class Store:
         return None if record is None else checked_record(record, trial_id, address)
 
     def write_record(self, trial_id: str, record: Mapping[str, Any], fence: Fence | None = None) -> None:
-        """Replace the record; `fence` as of `Files.write`."""
+        """Replace the record; `fence` as in `Files.write`."""
         content = json_bytes({**record, "format": FORMAT})
         self.files.write(f"trials/{trial_id}/record.json", content, fence=fence)
 
@@ -139,7 +139,7 @@ class Store:
         return config
 
     def history(self, trial_id: str) -> list[dict[str, Any]]:
-        """One row per epoch; empty where there is none yet."""
+        """One row per epoch; empty before the first."""
         name = f"trials/{trial_id}/history.parquet"
         rows: list[dict[str, Any]] = self._table(name, self.files.read(name)).to_pylist()
         return rows
@@ -170,7 +170,7 @@ class Store:
         }
 
     def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]], fence: Fence | None = None) -> None:
-        """Replace the history; `fence` as of `Files.write`. It names the claim's generation, as the checkpoint does."""
+        """Replace the history; `fence` as in `Files.write`. It names the claim's generation, as the checkpoint does."""
         content = history_bytes(rows, fence.generation if fence else 0)
         self.files.write(f"trials/{trial_id}/history.parquet", content, fence=fence)
 

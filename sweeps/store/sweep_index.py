@@ -1,7 +1,7 @@
 """What a launch keeps of its sweep, and everything else reads: `sweep.json` and what later launches have added to it.
 
 A part is created exclusively and never written again, so that no launch can write an older state back. The first one,
-`sweep.json`, says what the sweep is and lists its trials; `sweep-<n>.json` are what has changed since: other settings,
+`sweep.json`, describes the sweep and lists its trials; `sweep-<n>.json` are what has changed since: other settings,
 further trials, another order. A part:
 
     format      of this file
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequence[str] | None = None) -> dict[str, Any]:
-    """A part as JSON; what all trials have in common is said once."""
+    """A part as JSON; what all trials have in common is written once."""
     entries = [trial.entry() for trial in trials]
     shared: dict[str, Any] = dict(entries[0]) if entries else {"config": {}}
     shared.pop("trial_id", None)
@@ -56,7 +56,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
-    """The sweep that parts say, the first one first.
+    """The sweep that parts describe, the first one first.
 
     Raises `KeyError`, `TypeError` or `ValueError` if one of them is damaged.
     """
@@ -117,7 +117,7 @@ def in_order(configs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def to_json(sweep: Sweep) -> dict[str, Any]:
-    """The one part that says all of a sweep: what a pull from W&B keeps."""
+    """A whole sweep as one part: what a pull from W&B keeps."""
     return {"name": sweep.name, **part(sweep.settings, sweep.trials)}
 
 

@@ -84,7 +84,7 @@ class SweepRecords:
                 return
 
     def _before(self, name: str) -> tuple[int, Sweep | None]:
-        """The number of the next part, and what those that there are say."""
+        """The number of the next part, and the sweep that the present ones describe."""
         there = self.files.names(f"sweeps/{name}")
         if "sweep.json" not in there and not set(_MARKS).isdisjoint(there):
             self._convert(name, [])
@@ -106,7 +106,7 @@ class SweepRecords:
                 members = self._members_of(name)
             except (OutOfReachError, NewerFormatError):
                 raise
-            except StoreError:  # a damaged sweep is named where it is asked for
+            except StoreError:  # a damaged sweep is reported when it is read itself
                 continue
             for trial_id in members & trial_ids:
                 sweeps[trial_id].append(name)

@@ -80,7 +80,7 @@ def _waiting(queue: SimpleQueue[str | None]) -> list[str | None]:
 def complete(ended: Mapping[str, Flat], store: Store, mode: Mode) -> None:
     """Write or upload the runs of `ended` trials that are missing; it ends in bounded time whatever the server does.
 
-    Imports wandb only where something may be missing: the record of a trial says once the server has confirmed it.
+    Imports wandb only if something may be missing: the record of a trial notes that the server has confirmed it.
     """
     try:
         if mode == "offline":
@@ -111,7 +111,7 @@ def sync(
 ) -> int:
     """`polysweep sync`: upload what the W&B server lacks of a sweep; returns the exit code, 1 if it still lacks some.
 
-    Runs that are known to be deleted there are tried `again` only where that is asked for. Raises `UserError` where W&B
+    Runs that are known to be deleted there are tried again only with `again`. Raises `UserError` if W&B
     is not logged in or cannot be reached.
     """
     if not logged_in():
@@ -125,12 +125,12 @@ def sync(
         end_client(EXIT_SECONDS)
     say(f"{name}: {counts}")
     for trial_id in damaged:
-        say(f"{trial_id}: its record is damaged, nothing of it is uploaded")
+        say(f"{trial_id}: its record is damaged, it is not uploaded")
     return 0 if counts.is_whole and not damaged else 1
 
 
 def _is_settled(record: Mapping[str, Any]) -> bool:
-    """Whether a record says that nothing is to be uploaded: the run is complete, or was deleted."""
+    """Whether nothing is to be uploaded according to the record: the run is complete, or was deleted."""
     status = str(record.get("wandb") or "")
     return status == "online" or status.startswith(DELETED.format(""))
 

@@ -25,7 +25,7 @@ UPLOAD_SECONDS: Final = 120.0  # of one run
 UPLOADS_AT_ONCE: Final = 4
 NAMED: Final = 3
 DELETED: Final = "deleted {}"
-"""What a record says under `wandb` of a run that was deleted in a project: the server refuses its id for ever."""
+"""The value of `wandb` in a record if the run was deleted in a project: the server refuses its id for ever."""
 Flat = Mapping[str, Any]
 """The fields of a config that are in use, options as `model_options.hidden`."""
 
@@ -40,7 +40,7 @@ class Described:
     record: Mapping[str, Any]
 
     def run(self, store: Store) -> Run:
-        """The trial as W&B shows it. Raises `StoreError` where the Store has no config of it."""
+        """The trial as W&B shows it. Raises `StoreError` if the Store has no config of it."""
         canonical = store.config(self.trial_id)
         if canonical is None:
             raise StoreError(f"{store.files.path(f'trials/{self.trial_id}/config.json')}: missing")
@@ -108,8 +108,8 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     """Compare trials with the W&B server and upload exactly what it lacks; then compare again.
 
     What is found is noted in the final record of a trial: that its run is complete there, or that it was deleted; the
-    latter is not tried any more, unless `again`. A server that gets out of reach ends the upload: it takes no longer
-    than the run that is being sent then. Raises `UserError` where the server cannot be reached at all.
+    latter is not tried any more, unless `again`. If the server gets out of reach, the upload ends: it takes no longer
+    than the run that is being sent then. Raises `UserError` if the server cannot be reached at all.
     """
     counts, server = Counts(), Server()
     spent = {} if again else {DELETED.format(server.project): "deleted"}
@@ -168,7 +168,7 @@ def _sum_up(
 
 
 def _send_all(store: Store, described: Mapping[str, Described]) -> dict[str, Fault]:
-    """Send runs, each by itself: what goes wrong with one does not stop the others, unless nobody answers any more."""
+    """Send runs, each by itself: an error of one does not stop the others, unless the server is out of reach."""
     is_lost = threading.Event()
 
     def send(folder: Path, trial_id: str) -> Fault | None:

@@ -14,7 +14,7 @@ from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environm
 TIMEOUT_SECONDS: Final = 15
 BATCH: Final = 500
 NO_PROJECT: Final = "Could not find project"
-"""How the client's error begins where the server has no such project, which it makes with the first run."""
+"""How the client's error begins if the project does not exist; the server creates it with the first run."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ServerRun:
         return 0 < self.last_step < self.rows
 
     def lacks(self, epochs: int, outcome: str, tags: Iterable[str]) -> str:
-        """What is missing of a trial, in a word: rows, end or tags; empty where nothing is.
+        """What is missing of a trial, in a word: rows, end or tags; empty if nothing is.
 
         `outcome` is `running` for a trial that is to go on.
         """
@@ -84,7 +84,7 @@ class Server:
         Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
         """
         run_by_id: dict[str, ServerRun] = {}
-        self._api.flush()  # it keeps what it was told before
+        self._api.flush()  # it caches earlier answers
         for start in range(0, len(trial_ids), BATCH):
             asked = trial_ids[start : start + BATCH]
             filters = {"name": {"$in": list(asked)}}
@@ -94,7 +94,7 @@ class Server:
             except Exception as error:
                 if isinstance(error, ValueError) and str(error).startswith(NO_PROJECT):
                     return run_by_id
-                what = f"the W&B server does not say what it has of {self.project}"
+                what = f"the W&B server does not list the runs of {self.project}"
                 raise UserError(f"{what}: {first_line(error)}") from None
         return run_by_id
 

@@ -167,7 +167,7 @@ class TrialRun:
         return self.write_record()
 
     def sum_up(self) -> None:
-        """Put what the history says into the record."""
+        """Put what follows from the history into the record."""
         self.record |= {
             "epoch": len(self.history),
             "seconds": sum(row["seconds"] for row in self.history),

@@ -146,7 +146,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert planned["counts"]["new"] == 6
     fewer = spec_file(seeds=1)
     shown = run("plan", fewer, "--store", "store").stdout
-    assert "0 trials are new in the file, 6 unchanged, 6 gone from it (kept in the Store)" in shown
+    assert "0 trials are new in the spec, 6 unchanged, 6 no longer in it (their results are kept)" in shown
 
     parameters = json.loads(more.read_text())["parameters"] | {"epochs": {"value": 5}}
     other = spec_file(parameters=parameters)
@@ -167,7 +167,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert store.files.read("sweeps/small/spec-1.yaml") == spec.text.encode(), "the earlier spec is kept"
     found = json.loads(run("status", "small", "--store", "store", "--json").stdout)
     assert (found["counts"]["trials"], found["gone"]) == (12, 12)
-    assert "12 trials have gone from the file" in run("status", "small", "--store", "store").stdout
+    assert "12 trials are no longer in the spec" in run("status", "small", "--store", "store").stdout
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
     assert {state.state for state in states} <= {"interrupted", "finished"} and any(state.epoch for state in states)
     assert not [name for name in Store(str(store)).files.names("sweeps/small") if name.startswith(("stop-", "launch-"))]
     assert "no launch is running" in run("stop", "small", "--store", store).stdout
-    assert_user_error(run("logs", "small", "zzz", "--store", store), "'zzz'", "small has no such trial")
+    assert_user_error(run("logs", "small", "zzz", "--store", store), "'zzz'", "matches no trial of small")
 
 
 def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(

@@ -124,7 +124,7 @@ def test_a_server_that_refuses_everything_is_one_error(store: Store, wandb_serve
 def test_an_answer_that_cannot_be_read_is_not_taken_for_nothing(store: Store, wandb_server: Wandb) -> None:
     """A ValueError in a look-up says that there is no such project only where it says so."""
     wandb_server.load("polysweep", [{"name": IDS[0], "history": ['{"_step": "one"}'], "complete": True}])
-    with pytest.raises(UserError, match="the W&B server does not say what it has of lab/polysweep"):
+    with pytest.raises(UserError, match="the W&B server does not list the runs of lab/polysweep"):
         Server().runs(IDS)
     with pytest.raises(UserError, match="does not say"):
         upload(store, FLATS)
