@@ -52,34 +52,44 @@ def train_one(
     if threads > usable_cpus():
         raise UserError(f"--threads: {threads}, but there are {usable_cpus()} cores for this process")
     check_trials([config], data, device)
-    before = (store.record(trial_id) or {}).get("provenance", {}) if state.epoch else {}
-    if changed := differences(before, provenance(device, threads)):
+    job = _job(config, store, state, device=device, data=data, threads=threads)
+    if state.epoch and (changed := _change_of_device(store, trial_id, job)):
         warn(f"{name} continues on another kind of device: {changed}")
-    job = Job(
-        store=store.root,
-        configs=(config.canonical(),),
-        width=state.width or 1,
-        epoch=state.epoch,
-        supersedes={trial_id: state.generation},
-        device=device,
-        data=data,
-        threads=threads,
-    )
     interruption = Interruption.of_process()
     online = Online() if wandb == "online" else None
     run = StackRun(job, online, interrupted=lambda: interruption.is_over)
     with interruption.in_order(run.flush):
         _train(run, config, online, interruption, say)
     record = store.record(trial_id) or {"outcome": State.RUNNING, "epoch": 0}
-    if record["outcome"] in FINAL and not interruption.signal:
-        complete({trial_id: config.flat()}, store, wandb)
-    if interruption.signal and record["outcome"] not in FINAL:
+    is_final = record["outcome"] in FINAL
+    if interruption.signal and not is_final:
         say(f"{name}: interrupted after epoch {record['epoch']}; rerun the same command to resume")
         return interruption.exit_code
+    if is_final and not interruption.signal:
+        complete({trial_id: config.flat()}, store, wandb)
     say(f"{name}: {record['outcome']}")
     if record["outcome"] == State.FAILED:
         say(record["error"])
-    return 0 if record["outcome"] in (State.FINISHED, State.DIVERGED, State.STOPPED) else 1
+    return int(not is_final or record["outcome"] == State.FAILED)
+
+
+def _job(config: TrialConfig, store: Store, state: TrialState, *, device: str, data: str, threads: int) -> Job:
+    return Job(
+        store=store.root,
+        configs=(config.canonical(),),
+        width=state.width or 1,
+        epoch=state.epoch,
+        supersedes={config.trial_id: state.generation},
+        device=device,
+        data=data,
+        threads=threads,
+    )
+
+
+def _change_of_device(store: Store, trial_id: str, job: Job) -> str:
+    """In words, how the device differs from the one on which the trial was trained before; empty if it does not."""
+    before = (store.record(trial_id) or {}).get("provenance", {})
+    return differences(before, provenance(job.device, job.threads))
 
 
 def _train(

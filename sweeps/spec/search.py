@@ -13,9 +13,12 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from polysweep.sweeps.spec.parameter import Parameter
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 TRIES: Final = 200
 """Draws in a row that repeat a known point before a space counts as exhausted."""
@@ -81,13 +84,13 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
     Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
     """
     taken = {repr(observation.suggestion.point) for observation in observations}
-    told = [trial for observation in observations if (trial := _told(space, observation)) is not None]
+    trials = [trial for observation in observations if (trial := _as_optuna_trial(space, observation)) is not None]
     size = _size(space)
     if size is not None and len(taken) >= size:
         return
     running = any(observation.state == "running" for observation in observations)
     for attempt in range(TRIES):
-        suggestion = _ask(space, f"{seed} {len(observations)} {attempt}", goal, told, running)
+        suggestion = _ask(space, f"{seed} {len(observations)} {attempt}", goal, trials, running)
         if repr(suggestion.point) not in taken:
             taken.add(repr(suggestion.point))
             yield suggestion
@@ -101,14 +104,14 @@ def _size(space: Space) -> int | None:
     return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
 
 
-def _ask(space: Space, seed: str, goal: Goal, told: Sequence[Any], running: bool) -> Suggestion:
+def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bool) -> Suggestion:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     start = random.Random(seed).getrandbits(31)
     sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
     study = optuna.create_study(sampler=sampler, direction=goal)
-    study.add_trials(told)
+    study.add_trials(trials)
     trial = study.ask()
     variant = trial.suggest_categorical("variant", range(len(space))) if len(space) > 1 else 0
     raw = {} if len(space) == 1 else {"variant": variant}
@@ -137,30 +140,17 @@ def _key(space: Space, variant: int, name: str) -> str:
     return name if shared else f"{variant}.{name}"
 
 
-def _told(space: Space, observation: Observation) -> Any:
+def _as_optuna_trial(space: Space, observation: Observation) -> Any:
     """An observation as a trial of Optuna; None if it is outside of the space.
 
     A point whose seeds diverged or failed counts as worse than all others: pruned before its first step.
     """
-    from optuna.distributions import CategoricalDistribution
     from optuna.trial import TrialState, create_trial
 
     suggestion = observation.suggestion
-    variant = suggestion.point.variant
-    if variant >= len(space):
+    distributions = _distributions(space, suggestion)
+    if distributions is None or not all(_holds(distributions[key], raw) for key, raw in suggestion.raw.items()):
         return None
-    here = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
-    free = {key: parameter for key, parameter in here.items() if not parameter.is_fixed}
-    if suggestion.raw.keys() - {"variant"} != free.keys() or ("variant" in suggestion.raw) != (len(space) > 1):
-        return None
-    distributions = {
-        key: CategoricalDistribution(range(len(space))) if key == "variant" else free[key].optuna()
-        for key in suggestion.raw
-    }
-    for key, raw in suggestion.raw.items():
-        choices, low, high = (getattr(distributions[key], name, None) for name in ("choices", "low", "high"))
-        if (choices is not None and raw not in choices) or (low is not None and not low <= raw <= high):
-            return None
     states = {"complete": TrialState.COMPLETE, "running": TrialState.RUNNING}
     return create_trial(
         state=states.get(observation.state, TrialState.PRUNED),
@@ -169,3 +159,26 @@ def _told(space: Space, observation: Observation) -> Any:
         distributions=distributions,
         intermediate_values={} if observation.state != "stopped" else {observation.epoch: observation.value or 0.0},
     )
+
+
+def _distributions(space: Space, suggestion: Suggestion) -> dict[str, BaseDistribution] | None:
+    """By coordinate of a suggestion, what Optuna draws it from; None if the space has other coordinates."""
+    from optuna.distributions import CategoricalDistribution
+
+    variant = suggestion.point.variant
+    if variant >= len(space):
+        return None
+    parameters = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
+    distributions = {key: parameter.optuna() for key, parameter in parameters.items() if not parameter.is_fixed}
+    if len(space) > 1:
+        distributions["variant"] = CategoricalDistribution(range(len(space)))
+    if distributions.keys() != suggestion.raw.keys():
+        return None
+    return {key: distributions[key] for key in suggestion.raw}
+
+
+def _holds(distribution: Any, raw: Any) -> bool:
+    """Whether a coordinate may be drawn."""
+    if hasattr(distribution, "choices"):
+        return raw in distribution.choices
+    return bool(distribution.low <= raw <= distribution.high)

@@ -26,19 +26,27 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
     fields that had their default are not named.
     """
     spec = _spec(files, name, text)
-    expanded = {} if spec is None else {trial.trial_id: trial for trial in spec.trials}
     listed = _listed(files, name)
     if listed is None:
         if spec is None:
             raise StoreError(f"{files.path(f'sweeps/{name}')}: damaged: no trials.json, and spec.yaml cannot be read")
         return spec.as_sweep()
-    lost = [one for one in listed if one["trial_id"] not in expanded]
-    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
-    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
-    places = {} if spec is None else _by_place(listed, spec.trials)
-    trials = dict(expanded)
+    trials = _trials(files, listed, [] if spec is None else spec.trials)
+    settings = _settings(text) if spec is None else spec.settings
+    own = [trials[one["trial_id"]] for one in listed if not one.get("gone")]
+    gone = [trials[one["trial_id"]] for one in listed if one.get("gone")]
+    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
+
+
+def _trials(files: Files, listed: Sequence[Mapping[str, Any]], expanded: Sequence[SweepTrial]) -> dict[str, SweepTrial]:
+    """By id every listed trial, from the best of its sources: the spec, its config.json, its place in the list."""
+    trials = {trial.trial_id: trial for trial in expanded}
+    missing = [one for one in listed if one["trial_id"] not in trials]
+    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in missing])
+    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in missing])
+    places = _by_place(listed, expanded)
     unknown = []
-    for one, config, record in zip(lost, configs, records, strict=True):
+    for one, config, record in zip(missing, configs, records, strict=True):
         trial_id = one["trial_id"]
         if config:
             trials[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
@@ -48,10 +56,7 @@ def old_sweep(files: Files, name: str, text: str) -> Sweep:
             unknown.append(one)
     for one in unknown:
         trials[one["trial_id"]] = _never_started(one, list(trials.values()))
-    settings = _settings(text) if spec is None else spec.settings
-    own = [trials[one["trial_id"]] for one in listed if not one.get("gone")]
-    gone = [trials[one["trial_id"]] for one in listed if one.get("gone")]
-    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
+    return trials
 
 
 def _spec(files: Files, name: str, text: str) -> SweepSpec | None:

@@ -16,39 +16,35 @@ Nothing here needs the code that the trials were made with: no config is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.store.checking import PART_FORMAT
-
-if TYPE_CHECKING:
-    pass
 
 
 def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequence[str] | None = None) -> dict[str, Any]:
     """A part as JSON; what all trials have in common is written once."""
     entries = [trial.entry() for trial in trials]
-    shared: dict[str, Any] = dict(entries[0]) if entries else {"config": {}}
-    shared.pop("trial_id", None)
-    config = dict(shared.pop("config"))
+    shared = _common([{key: entry[key] for key in entry if key not in ("trial_id", "config")} for entry in entries])
+    config = _common([entry["config"] for entry in entries])
     for entry in entries:
-        shared = {key: value for key, value in shared.items() if entry[key] == value}
-        own = entry["config"]
-        if any(name not in own or not _is_same(own[name], value) for name, value in config.items()):
-            config = {name: value for name, value in config.items() if name in own and _is_same(own[name], value)}
-    listed = [
-        {
-            **{key: value for key, value in entry.items() if key not in shared},
-            "config": {name: value for name, value in entry["config"].items() if name not in config},
-        }
-        for entry in entries
-    ]
+        entry["config"] = {name: value for name, value in entry["config"].items() if name not in config}
     data: dict[str, Any] = {"format": PART_FORMAT}
     if settings is not None:
         data["sweep"] = settings.as_json()
     data["columns"] = in_order(trial.values for trial in trials)
-    data |= {"shared": {**shared, "config": config}, "trials": listed}
+    data["shared"] = {**shared, "config": config}
+    data["trials"] = [{key: value for key, value in entry.items() if key not in shared} for entry in entries]
     return data if order is None else {**data, "order": list(order)}
+
+
+def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The items that all of them have."""
+    common = dict(mappings[0]) if mappings else {}
+    for mapping in mappings[1:]:
+        for name in [name for name in common if name not in mapping or not _is_same(mapping[name], common[name])]:
+            del common[name]
+    return common
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -112,33 +112,36 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     than the run that is being sent then. Raises `UserError` if the server cannot be reached at all.
     """
     counts, server = Counts(), Server()
-    spent = {} if again else {DELETED.format(server.project): "deleted"}
-    described: dict[str, Described] = {}
-    for trial_id, trial in described_trials(store, trials).items():
-        record = trial.record
-        if record["outcome"] == State.RUNNING and store.owner(trial_id) is not None:
-            counts.elsewhere += 1
-        elif record.get("wandb") in spent:
-            counts.deleted += (trial_id,)
-        elif record["epoch"] or record["outcome"] != State.RUNNING:
-            described[trial_id] = trial
-    there = server.runs(list(described))
-    lacking = {trial_id: trial.lacks(there.get(trial_id)) for trial_id, trial in described.items()}
-    tagged = {trial_id: described[trial_id].tags for trial_id, what in lacking.items() if what == "tags"}
-    sent = [
-        trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end") and not _hole(there, trial_id)
-    ]
+    described = _comparable(store, trials, "" if again else server.project, counts)
+    present = server.runs(list(described))
+    lacking = {trial_id: trial.lacks(present.get(trial_id)) for trial_id, trial in described.items()}
     counts.complete = sum(not what for what in lacking.values())
+    tagged = {trial_id: described[trial_id].tags for trial_id, what in lacking.items() if what == "tags"}
+    sent = [i for i, what in lacking.items() if what in ("run", "rows", "end") and not _has_hole(present, i)]
     faults = _send_all(store, {trial_id: described[trial_id] for trial_id in sent})
     try:
         server.add_tags(tagged)
-        there = server.runs(list(described)) if tagged or sent else there
+        present = server.runs(list(described)) if tagged or sent else present
     except UserError as error:
         counts.why = str(error)
-    _sum_up(counts, store, server.project, described, there, faults)
+    _sum_up(counts, store, server.project, described, present, faults)
     counts.tagged = len(set(tagged) - set(counts.failed))
     counts.uploaded = len(set(sent) - {*counts.failed, *counts.deleted})
     return counts
+
+
+def _comparable(store: Store, trials: Mapping[str, Flat], project: str, counts: Counts) -> dict[str, Described]:
+    """The trials that the server should have, but for those that are trained now or were deleted in `project`."""
+    comparable: dict[str, Described] = {}
+    for trial_id, trial in described_trials(store, trials).items():
+        is_open = trial.record["outcome"] == State.RUNNING
+        if is_open and store.owner(trial_id) is not None:
+            counts.elsewhere += 1
+        elif project and trial.record.get("wandb") == DELETED.format(project):
+            counts.deleted += (trial_id,)
+        elif trial.record["epoch"] or not is_open:
+            comparable[trial_id] = trial
+    return comparable
 
 
 def _sum_up(
@@ -146,13 +149,13 @@ def _sum_up(
     store: Store,
     project: str,
     described: Mapping[str, Described],
-    there: Mapping[str, ServerRun],
+    present: Mapping[str, ServerRun],
     faults: Mapping[str, Fault],
 ) -> None:
     """Count what the server has now, and note it in the records."""
     lease = store.claims.lease()
     for trial_id, trial in described.items():
-        fault, run = faults.get(trial_id), there.get(trial_id)
+        fault, run = faults.get(trial_id), present.get(trial_id)
         if fault is not None and fault.kind == "deleted":
             counts.deleted += (trial_id,)
             mark_wandb(store, trial_id, DELETED.format(project), lease)
@@ -162,8 +165,8 @@ def _sum_up(
         elif trial.record.get("wandb") != "online":
             mark_wandb(store, trial_id, "online", lease)
     lease.release()
-    counts.holes = tuple(trial_id for trial_id in described if _hole(there, trial_id))
-    counts.repeats = tuple(trial_id for trial_id in described if trial_id in there and there[trial_id].has_repeats)
+    counts.holes = tuple(trial_id for trial_id in described if _has_hole(present, trial_id))
+    counts.repeats = tuple(trial_id for trial_id in described if trial_id in present and present[trial_id].has_repeats)
     mark_uploaded(store.wandb_folder, set(described) - {*counts.failed, *counts.deleted})
 
 
@@ -191,8 +194,8 @@ def _send_all(store: Store, described: Mapping[str, Described]) -> dict[str, Fau
         return {trial_id: fault for trial_id, fault in zip(described, faults, strict=True) if fault is not None}
 
 
-def _hole(there: Mapping[str, ServerRun], trial_id: str) -> bool:
-    return trial_id in there and there[trial_id].has_hole
+def _has_hole(present: Mapping[str, ServerRun], trial_id: str) -> bool:
+    return trial_id in present and present[trial_id].has_hole
 
 
 def some_of(trial_ids: Sequence[str]) -> str:
