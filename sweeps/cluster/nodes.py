@@ -9,7 +9,7 @@ from typing import Any, Final
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from polysweep.sweeps.store.provenance import THIS_VERSION, said_version
+from polysweep.sweeps.store.provenance import THIS_VERSION, version_text
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import last_line
@@ -37,7 +37,7 @@ def check_nodes(store: Store, wandb: Mode) -> None:
             except Exception as error:
                 raise UserError(f"the node {node} cannot run polysweep: {last_line(error)}") from None
             if answer["version"] != THIS_VERSION:
-                here, there = said_version(THIS_VERSION), said_version(answer["version"])
+                here, there = version_text(THIS_VERSION), version_text(answer["version"])
                 raise UserError(f"the worker on node {node} runs {there}, the driver {here}: install the same on both")
             if not answer["store"]:
                 raise UserError(

@@ -47,8 +47,8 @@ def submit(
     """Run `polysweep launch` as a Ray Job and return the job's id.
 
     The package, the spec and the user's own parts travel as the job's working directory, and the packages that the file
-    `requirements` lists are installed for the job on every node. Raises `UserError` for an address where nobody
-    answers, a token that is not taken, or a cluster that demands none.
+    `requirements` lists are installed for the job on every node. Raises `UserError` if no server
+    answers, if the cluster does not accept the token, or if it demands none.
     """
     packages = [] if requirements is None else _requirements(requirements)
     if "://" not in store and not Path(store).is_absolute():
@@ -79,7 +79,7 @@ def submit(
                 f"--address {address}: the job is not taken: {' '.join(str(error).split())[-400:]}"
             ) from None
     deadline = time.monotonic() + START_SECONDS
-    with suppress(RuntimeError, OSError):  # the job goes on, whether it can be watched or not
+    with suppress(RuntimeError, OSError):  # the job continues, whether it can be watched or not
         while time.monotonic() < deadline:
             if client.get_job_status(job) == JobStatus.FAILED:
                 lines = client.get_job_logs(job).strip().splitlines() or ["no output"]

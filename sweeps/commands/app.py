@@ -105,7 +105,7 @@ def launch(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of Ray and W&B.")] = False,
 ) -> None:
     """Run every trial of a sweep that has not ended. Rerun the same command to resume after an interruption."""
     from polysweep.sweeps.commands.launch import start

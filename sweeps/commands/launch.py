@@ -61,16 +61,16 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     plan = make_plan(spec, store.states(spec), data)
     starting = [stack.trials[0].config for stack in plan.stacks]
-    over = _is_over(plan, store)
-    check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
+    reason = _reason_to_end(plan, store)
+    check_trials([] if reason else [*starting, *spec.corners], data, spec.launch.device)
     for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
         warn(warning)
     store.write_sweep(spec, plan.widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
     counts = plan.counts()
-    if over:
-        print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
+    if reason:
+        print(f"{spec.name}: nothing to start, {reason} ({ended(counts)})", flush=True)
         _complete_wandb(plan, store, options.wandb)
         show_failures(plan.states, store)
         return 1 if counts[State.FAILED] else 0
@@ -78,7 +78,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     return _run(spec, store, options, data, run)
 
 
-def _is_over(plan: Plan, store: Store) -> str:
+def _reason_to_end(plan: Plan, store: Store) -> str:
     """Why a sweep has nothing left to start; empty if something is left."""
     counts = plan.counts()
     if counts[State.RUNNING]:

@@ -110,7 +110,7 @@ def _train(
 
 
 def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
-    """The trial's state once its holder is known to be gone; on another machine only its heartbeat tells.
+    """The trial's state once its holder is known to be gone; for another machine that is known only by its heartbeat.
 
     Raises `UserError` if the holder is alive.
     """

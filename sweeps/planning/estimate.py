@@ -24,7 +24,7 @@ HOURS_A_YEAR: Final = 8766
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left: `stacks` of which `known` have a finished trial to go by, the `trials` that this is based on."""
+    """What is left: `stacks` `known` of them can be estimated, from so many finished `trials`."""
 
     device: str
     unit: str  # core or GPU
@@ -35,7 +35,7 @@ class Estimate:
     wall_hours: float | None
     device_hours: float | None
     spent_hours: float  # by the sweep's trials so far
-    proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
+    proposals: int = 0  # points that bayes has still to propose; they are not in the estimate
 
     def as_json(self) -> dict[str, Any]:
         """As `plan --json` and `status --json` print it; null for what is not known."""

@@ -24,7 +24,7 @@ class Curves:
         self._curves = {trial_id: self._stored(trial_id) for trial_id, state in states.items() if state.epoch}
 
     def update(self, row: RowProgress) -> None:
-        """Take over an epoch of a trial; it can come twice, if it was trained again after a kill."""
+        """Add an epoch of a trial; it can come twice, if it was trained again after a kill."""
         curve = self._curves.setdefault(row.trial_id, [])
         if len(curve) < row.epoch - 1:
             curve[:] = self._stored(row.trial_id)

@@ -61,8 +61,8 @@ def launch(
         LaunchLease(
             store,
             spec.name,
-            asked=lambda: interruption.request(signal.SIGTERM),
-            lost=lambda reason: interruption.give_up(f"{reason}; {RESUME}"),
+            on_stop=lambda: interruption.request(signal.SIGTERM),
+            on_lost=lambda reason: interruption.give_up(f"{reason}; {RESUME}"),
             launch_id=options.launch_id,
         ) as lease,
         interruption.in_order(lease.ask_to_stop, EXIT_SECONDS),

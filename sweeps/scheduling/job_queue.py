@@ -41,7 +41,7 @@ class JobQueue:
         self._adopt(store.search.with_proposals(spec))
 
     def _adopt(self, spec: SweepSpec) -> None:
-        """Take over the sweep, which may have new points."""
+        """Replace the sweep, which may have new points."""
         self.spec = spec
         self._points = by_point(spec.trials) if spec.by_points else []  # each with all its seeds
         self._point_of = {trial.trial_id: members for members in self._points for trial in members}
@@ -83,7 +83,7 @@ class JobQueue:
         return job, self._states
 
     def update(self, rows: Iterable[RowProgress]) -> list[str]:
-        """Take over an epoch of a job. Returns the trials that are to stop now; none if it continues."""
+        """Add an epoch of a job. Returns the trials that are to stop now; none if it continues."""
         metric = self.spec.metric
         updated: set[str] = set()
         for row in rows:
@@ -146,7 +146,7 @@ class JobQueue:
         return None
 
     def _keep(self, suggestion: Suggestion) -> bool:
-        """Store a proposal before it is tried; False if another launch has stored one: that one is taken over."""
+        """Store a proposal before it is tried; False if another launch has stored one: that one is read."""
         before = self.spec.suggestions
         if not self._store.search.add_suggestion(self.spec.name, suggestion, len(before)):
             self._adopt(self._store.search.with_proposals(self.spec))
@@ -156,7 +156,7 @@ class JobQueue:
         return True
 
     def _job_of_last_point(self) -> StackJob | None:
-        """None if nothing is left to do of it, because another sweep contains it too."""
+        """The job of the newest point; None if nothing of it is left to do, because another sweep contains it too."""
         trials = self._last_point()
         states = {trial.trial_id: self._store.state(trial.trial_id) for trial in trials}
         self._handed_out |= set(states)

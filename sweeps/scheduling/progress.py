@@ -62,7 +62,7 @@ class Progress:
         self._bar.stop()
 
     def grow(self, spec: SweepSpec) -> None:
-        """Take over a sweep that may have got further points."""
+        """Replace the sweep, which may have new points."""
         self._spec = spec
         self._trials = {trial.trial_id: trial for trial in spec.trials}
         self._total = (spec.run_cap or 0) if spec.method == "bayes" else len(self._trials)
@@ -70,13 +70,13 @@ class Progress:
         self._bar.update(self._task, total=self._total)
 
     def refresh(self, states: Mapping[str, TrialState]) -> None:
-        """Take over the states from the Store."""
+        """Show the states from the Store."""
         for trial_id, state in states.items():
             self._set(trial_id, state.state, state.epoch)
         self._running.clear()
 
     def update(self, rows: Sequence[RowProgress]) -> None:
-        """Take over one epoch of a stack."""
+        """Show one epoch of a stack."""
         for row in rows:
             self._set(row.trial_id, row.outcome, row.epoch)
             (self._running.add if row.outcome == State.RUNNING else self._running.discard)(row.trial_id)

@@ -51,7 +51,7 @@ class StackTrainable(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Start nothing yet: a reused actor is set up before it is known what for."""
+        """Start nothing yet: a reused actor is set up before its job is known."""
         if refusal := version_refusal(config["version"]):
             raise RuntimeError(refusal)
         self._run: StackRun | None = None
@@ -180,7 +180,7 @@ class JobSearcher(Searcher):
         return self._next() or Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """What has come of it is in the Store."""
+        """Nothing: the result is in the Store."""
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the Store has it."""

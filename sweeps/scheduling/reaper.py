@@ -42,7 +42,7 @@ def marked(mark: str, variable: str = MARK) -> dict[int, str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and not only its entry in its parent's table."""
+    """Whether the process exists, and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

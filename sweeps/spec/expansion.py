@@ -17,7 +17,7 @@ from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.text import brief
 
 SCALARS: Final = ("seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "label_smoothing")
-"""The fields of which another value needs neither other data nor another look at a user's own parts."""
+"""Fields whose value changes neither the data nor which parts of a user are loaded."""
 
 
 def trial_of(values: Mapping[str, Any], variant: int = 0, *, recorded: bool = False) -> SweepTrial:

@@ -104,7 +104,7 @@ def _reason(error: ValidationError, entry: Mapping[str, Any]) -> str:
 
 
 def read_variants(data: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
-    """Every variant's entries; without any, one that has none."""
+    """Every variant's entries; if there are no variants, one without entries."""
     if data is None:
         return [{}]
     if not isinstance(data, list) or not data:

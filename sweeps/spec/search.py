@@ -1,4 +1,4 @@
-"""Where the points of `random` and `bayes` sweeps come from: functions of what is known, nothing is remembered.
+"""Where the points of `random` and `bayes` sweeps come from: pure functions of the spec and of what is in the Store.
 
 `random`: point i draws every parameter from a stream of its own, named by the spec's `search_seed`, i and the
 parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws.
@@ -81,7 +81,7 @@ def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
 def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observation]) -> Iterator[Suggestion]:
     """What may be the next point of a bayes sweep, the best first, none of them known; ends after `TRIES`.
 
-    Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
+    Observations outside of `space`, of a sweep that was extended, count as tried, and Optuna does not learn from them.
     """
     taken = {repr(observation.suggestion.point) for observation in observations}
     trials = [trial for observation in observations if (trial := _as_optuna_trial(space, observation)) is not None]

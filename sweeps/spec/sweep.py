@@ -154,7 +154,7 @@ class SweepTrial:
 
     @property
     def cell(self) -> dict[str, Any]:
-        """What tells its cell from the sweep's other ones: varying fields, without the tuned ones and the seed."""
+        """What distinguishes its cell in the sweep: the fields that vary, without the tuned ones and the seed."""
         return {name: self.values[name] for name in self.cell_fields if name in self.values}
 
     @property
@@ -204,12 +204,12 @@ class Sweep:
 
     @cached_property
     def cell_fields(self) -> tuple[str, ...]:
-        """The fields that tell its cells apart."""
+        """The fields that distinguish its cells."""
         return self.trials[0].cell_fields if self.trials else ()
 
 
 def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:
-    """The trials with the fields that tell a sweep's cells apart: those with two or more values in the sweep.
+    """The trials with the fields that distinguish a sweep's cells: those with two or more values in the sweep.
 
     In the order of `written`, then of the configs; without the tuned ones (`model_options` is all of its options) and
     the seed.

@@ -162,7 +162,7 @@ class _Walk:
         self._above.pop()
 
     def _key(self, key: yaml.Node, path: KeyPath) -> KeyPath:
-        """The path of a mapping's key; an error for one that is given twice, or is no word."""
+        """The path of a mapping's key; an error if it is given twice, or is not a word."""
         if key.tag == "tag:yaml.org,2002:merge":
             raise self._error(key, "'<<' (a YAML merge key) is not for a sweep spec; write the keys out")
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":

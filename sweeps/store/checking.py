@@ -35,7 +35,7 @@ _CLAIM: Final = TypeAdapter(ClaimFields)
 def parse_json(content: bytes, path: str) -> Any:
     """The value of a JSON file, never None.
 
-    Raises `StoreError` for what is no JSON, is empty or null, is nested too deeply, or holds NaN, a number of thousands
+    Raises `StoreError` if it is not JSON, is empty or null, is nested too deeply, or holds NaN, a number of thousands
     of digits or half a character.
     """
     if not content.strip():
@@ -50,7 +50,7 @@ def parse_json(content: bytes, path: str) -> Any:
 
 
 def parse_content(content: bytes | UnreadableError | None, path: str) -> Any:
-    """The value of a JSON file that was read, None if there is no such file. Raises the error of reading it."""
+    """The value of a JSON file that was read, None if it does not exist. Raises the error of reading it."""
     if isinstance(content, UnreadableError):
         raise content
     return None if content is None else parse_json(content, path)

@@ -1,7 +1,8 @@
-"""Who runs a trial: leases that beat while their owner lives, and claims of trials that refer to them.
+"""Which process runs a trial: leases with a heartbeat, and claims of trials that refer to them.
 
-One lease is one running stack of a process, whatever its K: only its file beats. A claim is created exclusively, and is
-void with its lease. What the holder of a claim writes is fenced (`sweeps.store.files.Fence`) by the claim's generation.
+One lease is one running stack of a process, whatever its K: only its file has a heartbeat. A claim is created
+exclusively, and is void with its lease. What the holder of a claim writes is fenced (`sweeps.store.files.Fence`) by the
+claim's generation.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Owner:
 
 @dataclass
 class Lease:
-    """One running stack: valid while it beats."""
+    """One running stack: valid as long as it has a heartbeat."""
 
     files: Files
     launch: str = ""
@@ -148,7 +149,7 @@ class Claims:
         read = self._contents({path for path in leases.values() if path})
         owner_by_trial = {}
         for path, trial_id in paths.items():
-            # A claim without a lease is being written now, or is one of an older version, which beats itself.
+            # A claim without a lease is being written now, or is one of an older version, which has its own heartbeat.
             beating, content = (leases[path], read[leases[path]]) if leases[path] else (path, contents[path])
             owner = None if content is None else self.alive(beating, content)
             if owner is not None:
@@ -161,7 +162,7 @@ class Claims:
         return {path: b"" if isinstance(content, UnreadableError) else content for path, content in contents.items()}
 
     def alive(self, path: str, content: bytes) -> Owner | None:
-        """Who wrote a file that beats; None if that process is known to be gone."""
+        """The owner of a file with a heartbeat; None if that process is known to be gone."""
         beat, first_seen = self._seen.get(path, (None, 0.0))
         if beat != content:
             first_seen = time.monotonic()

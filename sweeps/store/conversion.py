@@ -122,7 +122,7 @@ def _recorded(
 
 
 def _never_started(one: Mapping[str, Any], others: Sequence[SweepTrial]) -> SweepTrial:
-    """A trial of which only its cell is known: what all others share, and a seed that no other one of its cell has."""
+    """A trial whose cell alone is known: with what all others share, and a seed that is free in its cell."""
     cell = dict(one.get("cell") or {})
     shared = dict(others[0].values) if others else {}
     for other in others:

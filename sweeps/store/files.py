@@ -96,7 +96,7 @@ class Files(ABC):
             return None
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
-        """The contents of many files, in as few round trips as there can be; of one that is no plain file the error."""
+        """The contents of many files, in as few round trips as possible; the error of one that is not a plain file."""
         return {path: self._read_or_error(path) for path in paths}
 
     def _read_or_error(self, path: str) -> bytes | UnreadableError | None:
@@ -106,7 +106,7 @@ class Files(ABC):
             return error
 
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
-        """By path something that is another once a file has been replaced; files that are not there are left out."""
+        """By path a stamp that changes when the file is replaced; absent files are left out."""
         asked = list(paths)
         return self._patiently("", "looked at", lambda: self._stamps(asked))
 
@@ -138,7 +138,7 @@ class Files(ABC):
         self._patiently(fence.folder, "written", lambda: self._raise_fence(fence))
 
     def drop_fence(self, fence: Fence) -> None:
-        """Leave nothing of it; what is written through it after that is refused."""
+        """Remove it; writes through it are refused from then on."""
         with suppress(OSError, StoreError):
             self._drop_fence(fence)
 
@@ -157,7 +157,7 @@ class Files(ABC):
         return is_new or self.read(path) == content
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._patiently(path, "looked for", lambda: self._exists(self.path(path)))
 
     def names(self, folder: str) -> list[str]:
@@ -214,7 +214,7 @@ class Files(ABC):
         return isinstance(error, PermissionError | NotPlainError) or getattr(error, "errno", None) in _FOR_GOOD
 
     def _is_its_own(self, error: Exception) -> bool:  # noqa: ARG002
-        """Whether the file system raises it for what is no mistake of the program's."""
+        """Whether it is an error of the file system and not a mistake of the program."""
         return False
 
     @abstractmethod

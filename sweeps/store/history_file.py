@@ -28,7 +28,7 @@ def history_bytes(rows: Sequence[Mapping[str, Any]], generation: int) -> bytes:
 
 
 def history_table(content: bytes | None, path: str) -> pa.Table:
-    """A trial's history with the names that columns have now; a table without columns if there is no file.
+    """A trial's history with the names that columns have now; a table without columns if it does not exist.
 
     Raises `StoreError` if it is not a Parquet file, lacks a column, has one of another type, or if its epochs are not
     1 .. n.

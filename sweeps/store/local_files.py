@@ -146,7 +146,7 @@ class LocalFiles(Files):
             with suppress(FileNotFoundError, NotADirectoryError):
                 try:
                     status = os.stat(f"{self.root}/{path}")  # noqa: PTH116
-                except OSError:  # such as a link to itself; the reading names it
+                except OSError:  # for example a link to itself; reading it reports that
                     status = os.lstat(f"{self.root}/{path}")
                 stamps[path] = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
         return stamps

@@ -13,7 +13,7 @@ import fsspec.asyn
 from polysweep.sweeps.store.files import Fence, Files, StoreError, UnreadableError
 
 _ONE_PUT: Final = 2 * 2**30
-"""Bytes up to twice of which a file is written with one PUT, which alone can be conditional."""
+"""Files of up to twice so many bytes are written with one PUT; only a single PUT can be conditional."""
 
 
 class ObjectFiles(Files):

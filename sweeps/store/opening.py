@@ -24,7 +24,7 @@ def open_files(root: str) -> Files:
         if protocol in ("file", "local"):
             return LocalFiles(str(fsspec.core.url_to_fs(root)[1]))
         if protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az"):
-            raise StoreError(f"store {root!r}: {protocol!r} is no file system for a Store; use a path or s3://")
+            raise StoreError(f"store {root!r}: {protocol!r} is not a file system for a Store; use a path or s3://")
         if not urlsplit(root).netloc:
             raise StoreError(f"store {root!r}: the bucket is missing; expected s3://bucket/folder")
         return ObjectFiles(root)

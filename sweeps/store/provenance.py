@@ -57,11 +57,11 @@ def version_refusal(driver: Mapping[str, Any]) -> str:
     """Why a worker that runs this code is refused by a driver of another version, both named; else empty."""
     if driver == THIS_VERSION:
         return ""
-    here, there = said_version(THIS_VERSION), said_version(driver)
+    here, there = version_text(THIS_VERSION), version_text(driver)
     return f"the worker on {platform.node()} runs {here}, the driver {there}: install the same on both"
 
 
-def said_version(version: Mapping[str, Any]) -> str:
+def version_text(version: Mapping[str, Any]) -> str:
     """A version in words."""
     return f"polysweep {version['polysweep']} with NUMERICS {version['numerics']}"
 

@@ -192,7 +192,7 @@ class ProcessFields(TypedDict):
 
 @with_config(_STRICT)
 class Beat(TypedDict):
-    """A file that beats while its process lives."""
+    """A file with a heartbeat."""
 
     process: ProcessFields
     released: NotRequired[bool]

@@ -94,7 +94,7 @@ class SearchState:
         return self.files.exists(f"sweeps/{name}/ended/{trial_id}.json")
 
     def all_ended_early(self, name: str) -> set[str]:
-        """The trials of which that has been decided."""
+        """The trials that are to stop."""
         return {file.removesuffix(".json") for file in self.files.names(f"sweeps/{name}/ended")}
 
     def mark_exhausted(self, name: str) -> None:

@@ -40,7 +40,7 @@ _BATCH: Final = 1000
 
 @dataclass
 class Store:
-    """The Store at `root`: a path, or an address such as `s3://bucket/folder`. Nothing is created before it is written.
+    """The Store at `root`: a path, or an address such as `s3://bucket/folder`. Nothing is created until it is written.
 
     `patience` is how many seconds a call is repeated while the Store is out of reach.
     """
@@ -240,7 +240,7 @@ class Store:
         return seen
 
     def _present(self, trial_ids: Sequence[str]) -> set[str]:
-        """Those of the trials that have a folder: it stays, so that it is looked for only until it is there."""
+        """Those of the trials that have a folder. Folders are never removed, so each is looked up until it is there."""
         if not self._folders.issuperset(trial_ids):
             self._folders |= set(self.files.names("trials")).intersection(trial_ids)
         return self._folders.intersection(trial_ids)
@@ -248,7 +248,7 @@ class Store:
     # claims
 
     def claim(self, trial_id: str, lease: Lease | None = None, *, supersedes: int = 0) -> Claim | None:
-        """`Claims.claim`, by default under a lease of its own that does not beat."""
+        """`Claims.claim`, by default under a lease of its own without a heartbeat."""
         return self.claims.claim(trial_id, lease or self.claims.lease(), supersedes=supersedes)
 
     def owner(self, trial_id: str) -> Owner | None:
@@ -266,11 +266,11 @@ class Store:
         self.sweep_records.keep_spec(spec)
 
     def launched(self, name: str) -> Sweep:
-        """A launched sweep. Raises `StoreError` with those that there are if it is unknown."""
+        """A launched sweep. Raises `StoreError` with the names of all sweeps if it is unknown."""
         return self.sweep_records.read(name)
 
     def require_sweep(self, name: str) -> None:
-        """Raise `StoreError` with the sweeps that there are if this one is unknown."""
+        """Raise `StoreError` with the names of all sweeps if this one is unknown."""
         self.sweep_records.require(name)
 
     def sweeps(self) -> list[str]:

@@ -35,7 +35,7 @@ class SweepRecords:
         return [name for name in names if not set(_MARKS).isdisjoint(self._files(name))]
 
     def _files(self, name: str) -> list[str]:
-        """The files of a sweep; none if it is no folder."""
+        """The files of a sweep; none if it is not a folder."""
         try:
             return self.files.names(f"sweeps/{name}")
         except UnreadableError:
@@ -44,7 +44,7 @@ class SweepRecords:
     def read(self, name: str) -> Sweep:
         """A launched sweep. One that an older version has launched is converted, once.
 
-        Raises `StoreError` with the sweeps that there are if this one is unknown, or with the file that is damaged.
+        Raises `StoreError` with the names of all sweeps if this one is unknown, or with the file that is damaged.
         """
         there = self.require(name)
         if "sweep.json" not in there:
@@ -57,7 +57,7 @@ class SweepRecords:
         return self._assembled(name, parts)
 
     def require(self, name: str) -> list[str]:
-        """The files of a sweep. Raises `StoreError` with the sweeps that there are if this one is unknown."""
+        """The files of a sweep. Raises `StoreError` with the names of all sweeps if this one is unknown."""
         there = self.files.names(f"sweeps/{name}") if NAME_PATTERN.fullmatch(name) else []
         if set(_MARKS).isdisjoint(there):
             names = ", ".join(self.names()) or "none"
@@ -138,7 +138,7 @@ class SweepRecords:
             return assembled(name, list(parts.values()))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             path = self.files.path(f"sweeps/{name}/{list(parts)[-1] if parts else 'sweep.json'}")
-            raise StoreError(f"{path}: damaged: it is no list of trials ({type(error).__name__}: {error})") from None
+            raise StoreError(f"{path}: damaged: not a list of trials ({type(error).__name__}: {error})") from None
 
     def _convert(self, name: str, there: Sequence[str]) -> Sweep:
         """Read what an older version has launched, and keep it; not while a launch of that version may be running."""

@@ -81,7 +81,7 @@ class Server:
     def runs(self, trial_ids: Sequence[str]) -> dict[str, ServerRun]:
         """By trial id, those that exist. A project that does not exist yet has none.
 
-        Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
+        Raises `UserError` for every other answer: it does not mean that the server has no runs.
         """
         run_by_id: dict[str, ServerRun] = {}
         self._api.flush()  # it caches earlier answers

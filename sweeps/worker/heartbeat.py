@@ -25,11 +25,11 @@ class Watch:
         self._lease = lease
         self._stop_file = stop_file
         self._tick = tick
-        self._over = threading.Event()
+        self._has_ended = threading.Event()
         self._awake = threading.Event()
         every = POLL_SECONDS if store.is_local else REMOTE_POLL_SECONDS
         self._threads = [
-            threading.Thread(target=self._repeat, args=(self._over, HEARTBEAT_SECONDS, lease.beat), daemon=True),
+            threading.Thread(target=self._repeat, args=(self._has_ended, HEARTBEAT_SECONDS, lease.beat), daemon=True),
             threading.Thread(target=self._repeat, args=(self._awake, every, self._look), daemon=True),
         ]
         for thread in self._threads:
@@ -41,7 +41,7 @@ class Watch:
 
     def close(self) -> None:
         """End the threads."""
-        self._over.set()
+        self._has_ended.set()
         self._awake.set()
         for thread in self._threads:
             thread.join()
@@ -49,7 +49,7 @@ class Watch:
     def _repeat(self, pause: threading.Event, seconds: float, act: Callable[[], None]) -> None:
         while True:
             pause.wait(seconds)
-            if self._over.is_set():
+            if self._has_ended.is_set():
                 return
             try:
                 act()

@@ -20,7 +20,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 GRACE_SECONDS: Final = 7.0
 """For storing what has been trained."""
 EXIT_SECONDS: Final = 3.0
-"""For what has nothing to store."""
+"""For a process that has nothing to store."""
 REPEAT_SECONDS: Final = 1.0
 ERROR: Final = 2  # exit code
 

@@ -123,7 +123,7 @@ class TrialRun:
             self.write_record()
 
     def add(self, history: dict[str, Any], checkpoint: Callable[[], Mapping[str, Any]], outcome: str) -> None:
-        """Take over an epoch, to be saved when it is due."""
+        """Add an epoch, to be saved when it is due."""
         self.history.append(history)
         if self._job.keep == "best":
             self._keep_if_best(history, checkpoint)
