@@ -15,11 +15,6 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from tests.support.project import ROOT
-from tests.support.loopback_wandb import Wandb
-from tests.support.made import ADDRESS, as_runs
-from tests.support.made import sweep as made_sweep
-from tests.support.project import copy_of_the_project
 
 from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
@@ -33,6 +28,10 @@ from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.problem import problem_of
 from polysweep.trainer.errors import UserError
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, as_runs
+from tests.support.made import sweep as made_sweep
+from tests.support.project import ROOT, copy_of_the_project
 
 SMALL = """
 name: theory-small
