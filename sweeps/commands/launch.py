@@ -31,7 +31,7 @@ PATIENCE_SECONDS: Final = 600.0
 
 
 def patience() -> float:
-    """Seconds that a launch waits for a Store that is out of reach: POLYSWEEP_STORE_PATIENCE, else ten minutes."""
+    """Seconds that a launch waits for an unreachable Store: POLYSWEEP_STORE_PATIENCE, else ten minutes."""
     setting = os.environ.get("POLYSWEEP_STORE_PATIENCE")
     try:
         seconds = PATIENCE_SECONDS if not setting else float(setting)

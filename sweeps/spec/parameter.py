@@ -145,7 +145,7 @@ class Parameter(BaseModel):
 
     @cached_property
     def _multiples(self) -> tuple[int, int]:
-        """The first and the last k for which k q lies in the range."""
+        """The first and the last k for which k q is in the range."""
         assert self.min is not None and self.max is not None
         slack = 1e-9
         return math.ceil(self.min / self.q - slack), math.floor(self.max / self.q + slack)

@@ -67,7 +67,7 @@ class Range:
     is_list: bool = False  # whether only listed values are drawn
 
     def is_at_end(self, value: float) -> bool:
-        """Whether a value lies in the first or last 5 % of the range; of a list, whether it is the least or largest."""
+        """Whether a value is in the first or last 5 % of the range; of a list, whether it is the least or largest."""
         if self.is_list or not (math.isfinite(self.low) and math.isfinite(self.high)):
             return value in (self.low, self.high)
         low, high, at = map(math.log, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)

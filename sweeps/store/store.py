@@ -42,7 +42,7 @@ _BATCH: Final = 1000
 class Store:
     """The Store at `root`: a path, or an address such as `s3://bucket/folder`. Nothing is created until it is written.
 
-    `patience` is how many seconds a call is repeated while the Store is out of reach.
+    `patience` is how many seconds a call is repeated while the Store is unreachable.
     """
 
     root: str

@@ -108,7 +108,7 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     """Compare trials with the W&B server and upload exactly what it lacks; then compare again.
 
     What is found is noted in the final record of a trial: that its run is complete there, or that it was deleted; the
-    latter is not tried any more, unless `again`. If the server gets out of reach, the upload ends: it takes no longer
+    latter is not tried any more, unless `again`. If the server becomes unreachable, the upload ends: it takes no longer
     than the run that is being sent then. Raises `UserError` if the server cannot be reached at all.
     """
     counts, server = Counts(), Server()
@@ -171,7 +171,7 @@ def _sum_up(
 
 
 def _send_all(store: Store, described: Mapping[str, Described]) -> dict[str, Fault]:
-    """Send runs, each by itself: an error of one does not stop the others, unless the server is out of reach."""
+    """Send runs, each by itself: an error of one does not stop the others, unless the server is unreachable."""
     is_lost = threading.Event()
 
     def send(folder: Path, trial_id: str) -> Fault | None:

@@ -54,7 +54,7 @@ class Watch:
             try:
                 act()
             except Exception:
-                log.warning("the Store is out of reach; the next round may get through", exc_info=True)
+                log.warning("the Store is unreachable; the next round may get through", exc_info=True)
 
     def _look(self) -> None:
         self._awake.clear()
