@@ -126,7 +126,7 @@ def test_an_answer_that_cannot_be_read_is_not_taken_for_nothing(store: Store, wa
     wandb_server.load("polysweep", [{"name": IDS[0], "history": ['{"_step": "one"}'], "complete": True}])
     with pytest.raises(UserError, match="the W&B server does not list the runs of lab/polysweep"):
         Server().runs(IDS)
-    with pytest.raises(UserError, match="does not say"):
+    with pytest.raises(UserError, match="does not list"):
         upload(store, FLATS)
     assert len(wandb_server.dump()["runs"]) == 1, "nothing was uploaded"
 
