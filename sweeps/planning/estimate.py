@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.spec.sweep import Resources
@@ -83,7 +83,7 @@ def estimate(
     for stack in stacks:
         rate = _rate(rates, stack.trials[0].signature, stack.width)
         if rate:
-            seconds.append(rate[0] * (stack.trials[0].epochs - stack.epoch))
+            seconds.append(rate.seconds * (stack.trials[0].epochs - stack.epoch))
     slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
     total, covered = sum(seconds), len(seconds)
     return Estimate(
@@ -91,7 +91,7 @@ def estimate(
         unit="GPU" if launch.gpus else "core",
         stacks=len(stacks),
         known=covered,
-        trials=sum(count for _, count in rates.values()) if covered else 0,
+        trials=sum(rate.trials for rate in rates.values()) if covered else 0,
         slots=slots,
         wall_hours=max(total / slots, *seconds) / 3600 if covered else None,
         device_hours=total * per_stack / 3600 if covered else None,
@@ -100,36 +100,51 @@ def estimate(
     )
 
 
-def _rates(
-    states: Mapping[str, TrialState], store: Store, device: str
-) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
-    """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
-    many trials."""
+class _Rate(NamedTuple):
+    """How long an epoch of a stack takes."""
+
+    seconds: float
+    trials: int  # that it is measured on
+
+
+_Rates = Mapping[tuple[str, int], _Rate]
+"""By signature and K."""
+
+
+def _rates(states: Mapping[str, TrialState], store: Store, device: str) -> tuple[float, _Rates]:
+    """Seconds that the sweep's trials have taken, and the rates of finished trials on the same device model."""
     own = {trial_id for trial_id, state in states.items() if state.state != State.NEW}
     present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
     spent = 0.0
-    sums: dict[tuple[str, int], tuple[float, int, int]] = {}
+    measured: dict[tuple[str, int], list[tuple[float, int]]] = {}  # seconds and epochs of each trial
     for trial_id, record in store.records(islice(present, max(MOST_RECORDS, len(own)))):
         if isinstance(record, StoreError):
             continue
         seconds = float(record.get("seconds") or 0.0)
         if trial_id in own:
             spent += seconds / record["width"]
-        there = record.get("provenance", {}).get("device_model") == device
-        if record["outcome"] == State.FINISHED and there and record.get("signature") and record["epoch"]:
-            key = (str(record["signature"]), int(record["width"]))
-            before = sums.get(key, (0.0, 0, 0))
-            sums[key] = (before[0] + seconds, before[1] + record["epoch"], before[2] + 1)
-    return spent, {key: (seconds / epochs, trials) for key, (seconds, epochs, trials) in sums.items()}
+        if _is_measured(record, device):
+            measured.setdefault((str(record["signature"]), int(record["width"])), []).append((seconds, record["epoch"]))
+    rates = {}
+    for key, trials in measured.items():
+        seconds, epochs = (sum(column) for column in zip(*trials, strict=True))
+        rates[key] = _Rate(seconds / epochs, len(trials))
+    return spent, rates
 
 
-def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, width: int) -> tuple[float, int] | None:
-    """Seconds an epoch of a stack of this K, scaled from another K if this one has not been measured."""
+def _is_measured(record: Mapping[str, Any], device: str) -> bool:
+    """Whether a record tells how long its kind of trial takes on a device model."""
+    is_here = record.get("provenance", {}).get("device_model") == device
+    return bool(record["outcome"] == State.FINISHED and is_here and record.get("signature") and record["epoch"])
+
+
+def _rate(rates: _Rates, signature: str, width: int) -> _Rate | None:
+    """The rate of a stack of this K, scaled from another K if this one has not been measured."""
     if (signature, width) in rates:
         return rates[signature, width]
-    for (other_signature, other_width), (seconds, trials) in rates.items():
+    for (other_signature, other_width), rate in rates.items():
         if other_signature == signature:
-            return seconds * width / other_width, trials
+            return _Rate(rate.seconds * width / other_width, rate.trials)
     return None
 
 

@@ -167,19 +167,9 @@ class Claims:
         if beat != content:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
+        owner, is_released = _written_by(content)
         is_stale = time.monotonic() - first_seen > STALE_SECONDS
-        beat_fields = checked_beat(content)
-        if beat_fields is None:
-            claim = checked_claim(content)
-            owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
-        else:
-            who = beat_fields["process"]
-            process = Process(who["host"], who["boot"], who["namespace"], who["pid"], who["started"])
-            owner, released = (
-                Owner(process, beat_fields.get("since", 0.0), beat_fields.get("launch", "")),
-                beat_fields.get("released", False),
-            )
-        return None if released or owner.process.is_dead() or is_stale else owner
+        return None if is_released or owner.process.is_dead() or is_stale else owner
 
     def claim(self, trial_id: str, lease: Lease, *, supersedes: int = 0) -> Claim | None:
         """Claim the trial; None if another process holds it or was faster.
@@ -210,6 +200,16 @@ class Claims:
             is_forgotten = time.time() - lease.get("time", time.time()) > FORGOTTEN_SECONDS
             if Process(**lease["process"]).is_dead() or is_forgotten:
                 self.files.remove(path)
+
+
+def _written_by(content: bytes) -> tuple[Owner, bool]:
+    """The owner of a file with a heartbeat, unknown if it cannot be read, and whether the owner has released it."""
+    beat = checked_beat(content)
+    if beat is None:
+        claim = checked_claim(content)
+        return Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
+    owner = Owner(Process(**beat["process"]), beat.get("since", 0.0), beat.get("launch", ""))
+    return owner, beat.get("released", False)
 
 
 def _lease_of(content: bytes) -> str:
