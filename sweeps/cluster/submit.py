@@ -76,7 +76,7 @@ def submit(
             )
         except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
             raise UserError(
-                f"--address {address}: the job is not taken: {' '.join(str(error).split())[-400:]}"
+                f"--address {address}: the cluster does not accept the job: {' '.join(str(error).split())[-400:]}"
             ) from None
     deadline = time.monotonic() + START_SECONDS
     with suppress(RuntimeError, OSError):  # the job continues, whether it can be watched or not
@@ -107,8 +107,8 @@ def _requirements(path: Path) -> list[str]:
         if option or "@" in line.partition("://")[2]:
             what = f"the option {option}" if option else "an address with a login"
             raise UserError(
-                f"{path}:{number}: {what} does not travel: a job's metadata is open to all; expected packages such as "
-                "my-lab==1.2, and the rest in the nodes' own pip configuration"
+                f"{path}:{number}: {what} cannot be sent: everybody can read a job's metadata; expected packages "
+                "such as my-lab==1.2, and the rest in the nodes' own pip configuration"
             )
     return [line for line in lines if line and not line.startswith("#")]
 

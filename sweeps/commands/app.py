@@ -100,7 +100,7 @@ def launch(
     ] = None,
     insecure: InsecureOption = False,
     extend: Annotated[
-        bool, typer.Option("--extend", help="Take a spec that differs from the one launched under this name.")
+        bool, typer.Option("--extend", help="Accept a spec that differs from the one launched under this name.")
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
@@ -136,8 +136,8 @@ def submit(
         Path | None, typer.Option("--requirements", help="A file of packages that the nodes lack.")
     ] = None,
     insecure: InsecureOption = False,
-    extend: Annotated[bool, typer.Option("--extend", help="As of launch.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As of launch.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="As for launch.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As for launch.")] = False,
 ) -> None:
     """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
     from polysweep.sweeps.scheduling.ray_environment import prepare

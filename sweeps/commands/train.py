@@ -117,7 +117,7 @@ def _wait_for_holder(store: Store, trial_id: str, name: str) -> TrialState:
     since = time.monotonic()
     state = store.state(trial_id)
     if state.elsewhere:
-        print(f"{name} was last run by {state.holder}: looking for {STALE_SECONDS:.0f} s whether it still is")
+        print(f"{name} was last run by {state.holder}: waiting {STALE_SECONDS:.0f} s to see whether it still runs")
     while state.state == State.RUNNING:
         if not state.elsewhere or time.monotonic() - since > STALE_SECONDS + 1:
             raise UserError(f"{name} is run by {state.holder}")

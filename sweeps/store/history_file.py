@@ -60,7 +60,7 @@ def _require_columns(table: pa.Table, path: str) -> None:
     if missing := [column for column in HISTORY_COLUMNS if column not in names]:
         raise StoreError(f"{path}: damaged: no column {', '.join(missing)}")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise StoreError(f"{path}: damaged: column {twice[0]!r} is there twice")
+        raise StoreError(f"{path}: damaged: column {twice[0]!r} occurs twice")
     for field in table.schema:
         if field.type != _KINDS.get(field.name, pa.float64()):
             kind = _KINDS.get(field.name, pa.float64())

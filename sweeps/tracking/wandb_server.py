@@ -106,7 +106,8 @@ class Server:
                 run.tags = sorted({*run.tags, *added})
                 run.update()
             except Exception as error:
-                raise UserError(f"the W&B run {self.project}/{trial_id} gets no tags: {first_line(error)}") from None
+                what = f"the W&B run {self.project}/{trial_id} cannot be tagged"
+                raise UserError(f"{what}: {first_line(error)}") from None
 
 
 def _run(run: Any) -> ServerRun:

@@ -139,7 +139,7 @@ def test_tags_that_the_server_refuses_are_counted_as_missing(
     monkeypatch.setattr("polysweep.sweeps.tracking.wandb_server.TIMEOUT_SECONDS", 2)
     wandb_server.fail(403, only="UpsertBucket")
     counts = upload(store, FLATS)
-    assert counts.tagged == 0 and counts.failed == tuple(IDS) and "gets no tags" in counts.why
+    assert counts.tagged == 0 and counts.failed == tuple(IDS) and "cannot be tagged" in counts.why
     wandb_server.recover()
     assert upload(store, FLATS).tagged == 6
 
