@@ -121,9 +121,8 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
     spec_file: SpecFile, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    for package in ("trainer", "sweeps", "analysis"):
-        shutil.copytree(ROOT / package, other / package)
-    config = other / "trainer/config.py"
+    shutil.copytree(ROOT / "polysweep", other / "polysweep")  # through its links
+    config = other / "polysweep/trainer/config.py"
     config.write_text(config.read_text().replace("NUMERICS: Final = 1", "NUMERICS: Final = 99"))
     spec, store = spec_of(spec_file, epochs=1), tmp_path / "store"
     with Cluster(tmp_path, nodes=2, token=None, node_environment={1: {"PYTHONPATH": str(other)}}) as cluster:
