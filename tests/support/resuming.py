@@ -24,8 +24,8 @@ CONFIG = TrialConfig.parse(VALUES)
 def job(store: Path, data: Path, config: TrialConfig = CONFIG) -> Job:
     state = Store(str(store)).state(config.trial_id)
     return Job(
-        str(store), (config.canonical(),), 1, state.epoch, over={config.trial_id: state.generation}, data=str(data),
-        checkpoint_seconds=0.0,
+        str(store), (config.canonical(),), 1, state.epoch, supersedes={config.trial_id: state.generation},
+        data=str(data), checkpoint_seconds=0.0,
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def test_a_record_that_cannot_be_read_leaves_no_claim(tmp_path: Path) -> None:
     [
         ("trial_id", "abc", r"record\.json: damaged: belongs to trial 'abc'"),
         ("notes", None, r"record\.json: damaged: notes: Input should be a valid list \(got None\)"),
-        ("width", 3, r"checkpoint\.pt is of K = 1, the trial's record\.json says 3"),
+        ("width", 3, r"checkpoint\.pt has K = 1, the trial's record\.json has 3"),
     ],
 )
 def test_a_record_that_contradicts_its_trial_destroys_nothing(

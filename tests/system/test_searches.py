@@ -68,7 +68,7 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert histories(parts) == histories(whole)
     found = {t: (r["outcome"], r["epoch"]) for t, r in records(parts).items()}
     assert found == {t: (r["outcome"], r["epoch"]) for t, r in records(whole).items()}
-    points = [Store(str(place)).suggestions("small") for place in (parts, whole)]
+    points = [Store(str(place)).search.suggestions("small") for place in (parts, whole)]
     assert points[0] == points[1] and len(points[0]) == 8
 
     stopped = [t for t, r in records(parts).items() if r["outcome"] == "stopped"]
@@ -83,7 +83,7 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
 
     longer = spec_file(**{**SEARCH, "run_cap": 20})
     assert run("launch", longer, "--store", parts).returncode == 0
-    assert len(records(parts)) == 20 and Store(str(parts)).suggestions("small")[:8] == points[0]
+    assert len(records(parts)) == 20 and Store(str(parts)).search.suggestions("small")[:8] == points[0]
 
 
 def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(

@@ -121,7 +121,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert planned["counts"]["new"] == 6
     fewer = spec_file(seeds=1)
     shown = run_here("plan", fewer, "--store", "store").stdout
-    assert "0 trials are new in the file, 6 unchanged, 6 gone from it (kept in the Store)" in shown
+    assert "0 trials are new in the spec, 6 unchanged, 6 no longer in it (their results are kept)" in shown
 
     parameters = json.loads(more.read_text())["parameters"] | {"epochs": {"value": 5}}
     other = spec_file(parameters=parameters)
@@ -142,7 +142,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert store.files.read("sweeps/small/spec-1.yaml") == spec.text.encode(), "the earlier spec is kept"
     found = json.loads(run_here("status", "small", "--store", "store", "--json").stdout)
     assert (found["counts"]["trials"], found["gone"]) == (12, 12)
-    assert "12 trials have gone from the file" in run_here("status", "small", "--store", "store").stdout
+    assert "12 trials are no longer in the spec" in run_here("status", "small", "--store", "store").stdout
 
 
 def test_a_damaged_record_is_named_and_the_rest_goes_on(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
     assert {state.state for state in states} <= {"interrupted", "finished"} and any(state.epoch for state in states)
     assert not [name for name in Store(str(store)).files.names("sweeps/small") if name.startswith(("stop-", "launch-"))]
     assert "no launch is running" in run_here("stop", "small", "--store", store).stdout
-    assert_user_error(run_here("logs", "small", "zzz", "--store", store), "'zzz'", "small has no such trial")
+    assert_user_error(run_here("logs", "small", "zzz", "--store", store), "'zzz'", "matches no trial of small")
 
 
 def test_sync_uploads_exactly_what_the_server_lacks_and_then_nothing(

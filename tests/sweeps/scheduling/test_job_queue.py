@@ -26,5 +26,5 @@ def test_decisions_about_points_are_kept_before_they_are_acted_on(tmp_path: Path
     handed = [supply.next() for supply in (*supplies, *supplies)]
     ids = [{t.trial_id for stack in found[0] for t in stack.trials} for found in handed if found]
     assert len(ids) == 4 and len(set.union(*ids)) == 8
-    assert len(Store(str(tmp_path / "store")).suggestions("small")) == 4
+    assert len(Store(str(tmp_path / "store")).search.suggestions("small")) == 4
     assert supplies[0].next() is None, "four points of two seeds are all that run_cap allows"

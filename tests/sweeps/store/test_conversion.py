@@ -12,8 +12,7 @@ import pytest
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.sweeps.planning.status import status_of
-from polysweep.sweeps.spec.expansion import Point
-from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.search import Point, Suggestion
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.files import NewerFormatError, StoreError
 from polysweep.sweeps.store.store import Store
@@ -164,10 +163,13 @@ def test_a_part_whose_writer_was_killed_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "sweeps" / "tiny" / "points").mkdir()
     for name in ("000000.json", "._000000.json", "copy.json"):
         (tmp_path / "sweeps" / "tiny" / "points" / name).touch()
-    assert store.add_suggestion("tiny", Suggestion(Point(0, {"rho": 0.1})), 0) and len(store.suggestions("tiny")) == 1
+    assert (
+        store.search.add_suggestion("tiny", Suggestion(Point(0, {"rho": 0.1})), 0)
+        and len(store.search.suggestions("tiny")) == 1
+    )
     (tmp_path / "sweeps" / "tiny" / "rungs").mkdir()
     (tmp_path / "sweeps" / "tiny" / "rungs" / "a-1.json").touch()
-    assert not store.decide("tiny", ["a"], 1, False, {"epoch": 1}) and store.ended_early("tiny", "a")
+    assert not store.search.decide("tiny", ["a"], 1, False, {"epoch": 1}) and store.search.ended_early("tiny", "a")
 
 
 def test_the_spec_is_not_needed_for_reading_what_was_launched(tmp_path: Path) -> None:
