@@ -249,7 +249,7 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 @contextmanager
 def _own_parts() -> Iterator[None]:
-    """The user's own parts are found in the working directory, as by the commands; afterwards `sys.path` is as before."""
+    """In here own parts are found in the working directory, as by the commands; `sys.path` is restored after it."""
     before = list(sys.path)
     sys.path += import_paths()
     try:
