@@ -24,10 +24,13 @@ from polysweep.trainer.text import brief
 METHODS: Final = {
     "task": (),
     "model": (),
-    "optimizer": ("initial", "propose"),
-    "scheduler": ("initial", "start_epoch", "gamma"),
+    "optimizer": ("init", "update"),
+    "scheduler": ("init", "start_epoch", "gamma"),
 }
 """What a user's class of each kind must have. A task and a model are callables."""
+
+RENAMED: Final = {"propose": "update", "initial": "init"}
+"""By the name that a method of a user's class had, its name now."""
 
 _PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -96,6 +99,9 @@ def _own(kind: str, name: str, target: str) -> Component:
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
+    for old, new in RENAMED.items():
+        if new in METHODS[kind] and callable(getattr(part, old, None)):
+            raise ConfigError(kind, f"{name!r} defines {old}(), which is now called {new}(): docs/extending.md")
     unwritten = getattr(part, "__abstractmethods__", ())
     lacking = [m for m in METHODS[kind] if m in unwritten or not callable(getattr(part, m, None))]
     if lacking:
