@@ -133,10 +133,12 @@ def touch(root: Path, trial_ids: list[str]) -> None:
 def server(runs: int) -> Iterator[None]:
     """The loopback server with runs of ours; the environment points at it."""
     rng = random.Random(0)
-    file = Path(__file__).parent.parent / "tests" / "wandb_server.py"
+    root = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        process = subprocess.Popen([sys.executable, file, "--port-file", port_file])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.wandb_server", "--port-file", port_file], cwd=root
+        )
         try:
             while not port_file.exists():
                 time.sleep(0.05)

@@ -36,9 +36,9 @@ from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.train import train
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-import numpy_methods as loops  # noqa: E402
+from tests.support import numpy_methods as loops  # noqa: E402
 
 WIDTH = 256
 RECORD_EVERY = 100

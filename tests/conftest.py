@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import fcntl
 import json
 import os
-import signal
 import socket
-import struct
 import subprocess
 import sys
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,41 +17,13 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support.loopback_wandb import Wandb
+from tests.support.processes import as_from_a_terminal, kill_group, own_network
+from tests.support.project import POLYSWEEP, ROOT
+from tests.support.waiting import wait_for
+
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("untimed")
-
-ROOT = Path(__file__).resolve().parent.parent
-POLYSWEEP = Path(sys.executable).with_name("polysweep")
-TINY = {
-    "task": "digits",
-    "model": "mlp",
-    "optimizer": "usam",
-    "scheduler": "polyak",
-    "rho": 0.1,
-    "batch_size": 256,
-    "epochs": 3,
-}
-
-
-def own_network() -> None:
-    """Move the calling process into a network namespace of its own with only loopback, where that is allowed.
-
-    Elsewhere nothing happens, and Ray listens on loopback anyway.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(0x40000000) != 0:  # CLONE_NEWNET
-        return
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
-        fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
-
-
-def as_from_a_terminal(isolated: bool) -> None:
-    """In a child: no signal is ignored, as it is below `nohup` or in a script's background."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    if isolated:
-        own_network()
 
 
 @pytest.fixture(autouse=True)
@@ -113,46 +79,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         kill_group(process)
         assert process.stdout is not None
         process.stdout.close()
-
-
-def kill_group(process: subprocess.Popen[str]) -> None:
-    """SIGKILL the process and everything in its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0, process: Any = None) -> Any:
-    """Poll until the condition holds; fail loudly when it does not in time, or when `process` ends before."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        if process is not None and process.poll() is not None:
-            raise AssertionError(f"ended with {process.returncode}: {process.stdout.read()}")
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {condition}")
-
-
-def records(store: Path | str) -> dict[str, dict[str, Any]]:
-    """Every trial's record by id."""
-    from polysweep.sweeps.store.store import Store
-
-    place = Store(str(store))
-    return dict(place.records(place.files.names("trials")))
-
-
-def histories(store: Path | str) -> dict[str, list[dict[str, Any]]]:
-    """Every trial's history without its timings: what must not depend on how the sweep came to its end."""
-    from polysweep.sweeps.store.store import Store
-    from polysweep.trainer.history import TIMING_COLUMNS
-
-    place = Store(str(store))
-    return {
-        trial_id: [{k: v for k, v in row.items() if k not in TIMING_COLUMNS} for row in place.history(trial_id)]
-        for trial_id in records(store)
-    }
 
 
 MOTO = Path(sys.executable).parent.parent / "moto/bin/moto_server"
@@ -247,53 +173,6 @@ def spec_file(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-class Wandb:
-    """The loopback W&B server of a test."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-
-    def dump(self) -> dict[str, Any]:
-        """Everything that the server has."""
-        with urllib.request.urlopen(f"{self.url}/dump", timeout=10) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
-    def fail(self, status: int, **how: Any) -> None:
-        """Answer requests with `status`; `how`: retry_after (s), every (n-th only), only (a kind), applied (bool)."""
-        self._control(mode="fail", status=status, **how)
-
-    def hang(self, **how: Any) -> None:
-        """Never answer requests; `how` as for `fail`."""
-        self._control(mode="hang", **how)
-
-    def slow(self, seconds: float, **how: Any) -> None:
-        """Look at requests as late as that, even when their client is gone by then; `how`: only."""
-        self._control(delay=seconds, **how)
-
-    def shuffle(self, seed: int) -> None:
-        """List runs in another order at every request."""
-        self._control(shuffle=seed)
-
-    def load(self, project: str, runs: list[dict[str, Any]]) -> None:
-        """Put runs of the entity `lab` there at once, as if clients had logged them."""
-        body = json.dumps({"entity": "lab", "project": project, "runs": runs}).encode()
-        with urllib.request.urlopen(f"{self.url}/load", body, timeout=60):
-            pass
-
-    def miscount(self, missing: int) -> None:
-        """Count so many runs more than are listed."""
-        self._control(missing=missing)
-
-    def recover(self) -> None:
-        """Answer again; requests that hang get a 503."""
-        self._control()
-
-    def _control(self, **fault: Any) -> None:
-        with urllib.request.urlopen(f"{self.url}/control", json.dumps(fault).encode(), timeout=10):
-            pass
-
-
 @pytest.fixture
 def fresh_client(no_outside_settings: None) -> Iterator[None]:
     """W&B's client in this process reads its environment once."""
@@ -309,7 +188,7 @@ def wandb_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of what makes loopback W&B servers."""
     port_file = tmp_path_factory.mktemp("wandb") / "port"
     process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("wandb_server.py"), "--hub", "--port-file", port_file]
+        [sys.executable, "-m", "tests.support.wandb_server", "--hub", "--port-file", port_file], cwd=ROOT
     )
     try:
         wait_for(port_file.exists, 60)

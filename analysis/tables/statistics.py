@@ -1,8 +1,8 @@
 """How sure a mean is, and whether a difference of means is more than chance. Pure: values in, numbers out.
 
 docs/analysis.md has the rule in formulas. Student's t with Welch's variance was chosen by simulation in worlds of known
-truth (`tests/test_worlds.py`): a variance pooled over cells shows more at n = 3, and claims differences that are not
-there where cells differ in spread.
+truth (`tests/system/test_worlds.py`): a variance pooled over cells shows more at n = 3, and claims differences that are
+not there where cells differ in spread.
 """
 
 from __future__ import annotations

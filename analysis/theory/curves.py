@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from polysweep.analysis.data.frames import plain
-from polysweep.analysis.tables.selection import (Selection, shown)
-from polysweep.analysis.tables.statistics import (LEVEL, Candidates, Sample, mean_interval)
+from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.tables.statistics import LEVEL, Candidates, Sample, mean_interval
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.coverage import ROUNDING as COVERED
 from polysweep.trainer.convex.coverage import is_lower_bound
-from polysweep.trainer.history import PROBLEM_COLUMNS
-from polysweep.trainer.convex.problem import (CONVEX, Problem, problem_of)
+from polysweep.trainer.convex.problem import CONVEX, Problem, problem_of
 from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import PROBLEM_COLUMNS
 
 POLYAK: Final = ("polyak", "polyak-deterministic")
 PUBLISHED: Final = ("andriushchenko2022", "khanh2024", "oikonomou2025")

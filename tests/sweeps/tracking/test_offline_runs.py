@@ -1,0 +1,137 @@
+"""Offline runs: `wandb sync`, the real one, gives the server every row once, whatever became of a trial."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polysweep.sweeps.commands.retry import retry
+from polysweep.sweeps.store.record import BEGUN
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs
+from polysweep.sweeps.tracking.sync import OfflineWriter, complete, upload
+from tests.support.loopback_wandb import Wandb
+from tests.support.wandb_runs import CONFIG, put
+
+pytestmark = pytest.mark.usefixtures("fresh_client")
+FLAT = {CONFIG.trial_id: CONFIG.flat()}
+
+
+def wandb_sync(folder: Path) -> str:
+    command = [Path(sys.executable).with_name("wandb"), "sync", *sorted(folder.glob("offline-run-*"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=folder)
+    return done.stdout + done.stderr
+
+
+def epochs_of(server: Wandb) -> list[int]:
+    (run,) = server.dump()["runs"].values()
+    return [json.loads(line)["epoch"] for line in run["history"]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("is_synced_between", [True, False])
+def test_a_trial_that_is_tried_again_has_every_row_once(
+    is_synced_between: bool, store: Store, wandb_server: Wandb
+) -> None:
+    put(store, 1, "failed")
+    complete(FLAT, store, "offline")
+    if is_synced_between:
+        wandb_sync(store.wandb_folder)
+        assert epochs_of(wandb_server) == [1]
+    assert retry(store, [CONFIG.trial_id]) == 1 and offline_runs(store.wandb_folder) == set()
+    put(store, 3)
+    complete(FLAT, store, "offline")
+    assert offline_runs(store.wandb_folder) == {CONFIG.trial_id}
+    wandb_sync(store.wandb_folder)
+    assert epochs_of(wandb_server) == [1, 2, 3]
+    counts = upload(store, FLAT)
+    assert counts.is_whole and (counts.complete, counts.uploaded) == (1, 0)
+
+
+def test_what_polysweep_has_uploaded_wandb_sync_leaves_out(store: Store, wandb_server: Wandb) -> None:
+    put(store, 3)
+    complete(FLAT, store, "offline")
+    assert upload(store, FLAT).uploaded == 1
+    assert "Skipped 1 synced run" in wandb_sync(store.wandb_folder)
+    assert epochs_of(wandb_server) == [1, 2, 3]
+
+
+def test_a_trial_that_was_logged_to_the_server_gets_no_offline_run(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server may have some of its rows, and `wandb sync` would append all of them."""
+    put(store, 3, wandb=BEGUN)
+    complete(FLAT, store, "offline")
+    assert offline_run(store.wandb_folder, CONFIG.trial_id) is None
+    said = capsys.readouterr().err
+    assert f"1 trials were logged to the W&B server before ({CONFIG.trial_id})" in said and "polysweep sync" in said
+
+
+def test_a_trial_of_a_server_that_fails_and_is_tried_again_offline_is_left_to_sync(store: Store) -> None:
+    put(store, 1, "failed", wandb="online")
+    assert retry(store, [CONFIG.trial_id]) == 1
+    assert (store.record(CONFIG.trial_id) or {})["wandb"] == BEGUN
+
+
+def test_rows_that_are_on_the_server_twice_are_named(store: Store, wandb_server: Wandb, monkeypatch: Any) -> None:
+    put(store, 3)
+    rows = [json.dumps({"_step": epoch, "epoch": epoch}) for epoch in (1, 1, 2, 3)]
+    run = {"name": CONFIG.trial_id, "history": rows, "complete": True, "exit_code": 0}
+    wandb_server.load("polysweep", [{**run, "summary": json.dumps({"outcome": "finished"})}])
+    counts = upload(store, FLAT)
+    assert not counts.is_whole and counts.repeats == (CONFIG.trial_id,)
+    assert f"1 with rows that are there more than once, which W&B's client cannot take back: {CONFIG.trial_id}" in str(
+        counts
+    )
+
+
+def test_the_offline_writer_looks_at_the_store_once_for_all_that_waits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many trials end while it writes: a look at every sweep's list for each would be quadratic."""
+    configs = [CONFIG.model_copy(update={"seed": seed}) for seed in range(6)]
+    for config in configs:
+        put(store, 3, config=config)
+    flats = {config.trial_id: config.flat() for config in configs}
+    looks: list[int] = []
+    first, go_on = threading.Event(), threading.Event()
+
+    def sweeps_of(trial_ids: set[str]) -> dict[str, list[str]]:
+        looks.append(len(trial_ids))
+        return {trial_id: [] for trial_id in trial_ids}
+
+    def flat_of(trial_id: str) -> Mapping[str, Any]:
+        first.set()
+        assert go_on.wait(60)
+        return flats[trial_id]
+
+    monkeypatch.setattr(store, "sweeps_of", sweeps_of)
+    writer = OfflineWriter(store, flat_of, ["small"])
+    ids: list[str] = list(flats)
+    writer.ended(ids[0])
+    assert first.wait(60)
+    for trial_id in ids[1:]:
+        writer.ended(trial_id)
+    go_on.set()
+    writer.close(wait=True)
+    assert looks == [1, 5] and offline_runs(store.wandb_folder) == set(ids)
+
+
+def test_a_writer_that_is_told_to_drop_what_waits_ends(store: Store) -> None:
+    put(store, 3)
+    writer = OfflineWriter(store, FLAT.__getitem__)
+    writer.close(wait=False)
+    writer.ended(CONFIG.trial_id)
+    writer._thread.join(60)
+    assert not writer._thread.is_alive() and offline_runs(store.wandb_folder) == set()

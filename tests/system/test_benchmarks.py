@@ -1,0 +1,84 @@
+"""The benchmark of a GPU runs where there is none, with tiny sizes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.project import ROOT
+
+
+def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
+    answer = subprocess.run(
+        [
+            sys.executable,
+            ROOT / "benchmarks" / "gpu.py",
+            "--device",
+            "cpu",
+            "--steps",
+            "2",
+            "--batch",
+            "4",
+            "--widths",
+            "2",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    for part in ("(a) sam-sps", "(b) eager", "(c) captured", "(d)", "float32", "bfloat16", "roofline float32:"):
+        assert part in answer.stdout
+    assert "stack: auto for bfloat16: {'cpu': {'resnet20 3x32x32': " in answer.stdout
+
+
+def test_the_benchmark_of_the_data_runs() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "data.py", "--rounds", "1", "--batches", "2"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "DataLoader" in answer.stdout and "polysweep" in answer.stdout
+
+
+@pytest.mark.long
+def test_the_benchmark_of_an_epoch_runs_and_its_variants_have_the_same_losses() -> None:
+    """In float32 to rounding, step by step from equal states; the pixels are compared to the bit inside."""
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "epoch.py", "--rounds", "1", "--images", "256"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    last = answer.stdout.strip().splitlines()[-1]
+    assert float(last.rpartition("at most ")[2].split()[0]) < 1e-4
+
+
+def test_the_benchmark_of_the_analysis_runs_and_the_loop_and_the_pull_agree() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "analysis.py", "--trials", "1000", "--runs", "12", "--rounds", "1"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "no cache" in answer.stdout and "loop / cold: median" in answer.stdout
+
+
+@pytest.mark.long
+def test_the_benchmark_of_the_store_counts_a_save_and_a_heartbeat() -> None:
+    """More rows cost no less; what they cost is the benchmark's to say."""
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "store.py", "--widths", "1", "4", "--rounds", "1"],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in answer.stdout.splitlines() if "│" in line]
+    assert [row[:2] for row in rows] == [[k, what] for k in ("1", "4") for what in ("start", "save", "heartbeat")] * 2
+    calls = [sum(float(count) for count in row[2:-1]) for row in rows]
+    assert all(calls)
+    assert all(
+        more >= less
+        for first in (0, 6)
+        for less, more in zip(calls[first : first + 3], calls[first + 3 : first + 6], strict=True)
+    )

@@ -1,0 +1,203 @@
+"""The paper's experiments in miniature: CIFAR files, ResNets, launch, selection."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.formats import render
+from polysweep.analysis.tables.mean_std import long_table
+from polysweep.sweeps.planning.plan import plan, stack_width
+from polysweep.sweeps.spec.spec import SweepSpec
+from tests.support import mini_cifar
+from tests.support.project import ROOT
+from tests.support.results import records
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SPECS = ROOT / "sweeps" / "specs"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The miniature data sets are plug-ins, in a module of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def write_spec(path: Path, parameters: dict, **other: object) -> Path:
+    spec = {
+        "parameters": {k: {"values": v} if isinstance(v, list) else {"value": v} for k, v in parameters.items()},
+        **other,
+    }
+    path.write_text(json.dumps(spec))
+    return path
+
+
+@pytest.mark.parametrize("weight_decays", [[5e-4], pytest.param([0.0, 5e-4], marks=pytest.mark.long)])
+def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
+    run: Run, tmp_path: Path, weight_decays: list[float]
+) -> None:
+    """48 trials, with and without a held-out set; in the long test also without weight decay."""
+    mini_cifar.write_archives(tmp_path / "data")
+    spec = write_spec(
+        tmp_path / "mini.yaml",
+        {
+            "task": ["tests.support.mini_cifar:cifar10", "tests.support.mini_cifar:cifar100"],
+            "model": ["resnet20", "resnet32"],
+            "optimizer": ["usam", "sam"],
+            "weight_decay": weight_decays,
+            "val_fraction": [0.0, 0.1],
+            "rho": 0.1,
+            "batch_size": 40,
+            "epochs": 1,
+        },
+        variants=[
+            {"scheduler": {"value": "constant"}, "lr": {"value": 0.1}},
+            {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}},
+            {"scheduler": {"value": "polyak"}},
+        ],
+        launch={"data_dir": "data", "checkpoint_seconds": 5},
+    )
+    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", timeout=400)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert f"mini: {48 * len(weight_decays)} finished" in answer.stdout
+    made = pull("mini", store=str(tmp_path / "store"), cache=tmp_path / "cache")
+    held_out = made.runs["val_fraction"] > 0
+    assert (made.runs["last/val/top1"].notna()).tolist() == held_out.tolist()
+    assert made.runs["last/test/top1"].between(0, 1).all()
+    assert set(made.runs["width"]) == {1}, "convolutions are not stacked on a CPU"
+    assert (tmp_path / "data" / "mini10-decoded-1").is_dir()
+
+
+def test_the_papers_sweeps_have_the_papers_counts() -> None:
+    """192 cells of table 16 times: 3 + 2 + 1 candidates of 3 seeds each; the caps share those with gamma_b = 1."""
+    cifar, caps = (plan(SweepSpec.load(SPECS / f"paper-{name}.yaml"), {}) for name in ("cifar", "gamma-b"))
+    assert (len(cifar.trials), len(cifar.cells())) == (1152, 192)
+    assert (len(caps.trials), len(caps.cells())) == (672, 224)
+    assert len({t.config.gamma_b for t in caps.trials}) == 7
+    shared = {t.trial_id for t in cifar.trials} & {t.trial_id for t in caps.trials}
+    assert shared == {t.trial_id for t in caps.trials if t.config.gamma_b == 1.0} and len(shared) == 96
+    for trial in (*cifar.trials, *caps.trials):
+        config = trial.config
+        assert stack_width(cifar.spec, trial) == (1, ""), "convolutions of 32x32 pixels are not stacked on a CPU"
+        assert (config.batch_size, config.epochs, config.momentum, config.augmentation) == (128, 100, 0.0, "crop+flip")
+
+
+def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, tmp_path: Path) -> None:
+    mini_cifar.write_archives(tmp_path / "data")
+    parameters = {
+        "task": ["tests.support.mini_cifar:cifar10", "tests.support.mini_cifar:scrambled10"],
+        "model": "mlp",
+        "optimizer": "usam",
+        "scheduler": "constant",
+        "rho": [0.05, 0.1],
+        "lr": [0.003, 0.01, 0.03],
+        "batch_size": 16,
+        "epochs": 6,
+        "val_fraction": 0.3,
+        "label_smoothing": 0.1,
+    }
+    common = {"tuned": ["lr"], "seeds": 2, "launch": {"stack": 8}}
+    found = {}
+    for metric in ("val/top1", "val/loss", "test/top1"):
+        goal = "minimize" if metric.endswith("loss") else "maximize"
+        name = metric.replace("/", "-")
+        spec = write_spec(tmp_path / f"{name}.yaml", parameters, metric={"name": metric, "goal": goal}, **common)
+        answer = run("launch", spec, "--store", "store", "--data-dir", "data", "--wandb", "disabled")
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        found[metric] = pull(name, store=str(tmp_path / "store"), cache=tmp_path / "cache")
+    assert len(records(tmp_path / "store")) == 24, "the later sweeps are views of the first"
+
+    def choices(metric: str, task: str) -> tuple[list, list]:
+        """What was tuned in every cell, and every trial's best epoch."""
+        made = found[metric]
+        chosen = select(made).cells
+        runs = made.runs[made.runs["task"] == task]
+        return chosen[chosen["task"] == task]["lr"].tolist(), runs["best_epoch"].tolist()
+
+    for metric in ("val/top1", "val/loss"):
+        assert choices(metric, "tests.support.mini_cifar:cifar10") == choices(
+            metric, "tests.support.mini_cifar:scrambled10"
+        )
+        assert not select(found[metric]).on_test
+        assert "selected on val" in render(select(found[metric], metric="test/top1"), "markdown")
+    assert choices("test/top1", "tests.support.mini_cifar:cifar10") != choices(
+        "test/top1", "tests.support.mini_cifar:scrambled10"
+    ), "they differ"
+    assert select(found["test/top1"]).on_test
+
+    on_test, on_val = (select(found[metric], metric="test/top1") for metric in ("test/top1", "val/top1"))
+    for selection, label in ((on_test, "test"), (on_val, "val")):
+        assert set(long_table(selection)["selected_on"]) == {label}
+    assert "(selected on test)" in run("status", "test-top1", "--store", "store").stdout.replace("\n", " ")
+    assert "selected on test" not in run("status", "val-top1", "--store", "store").stdout
+
+
+def test_missing_and_damaged_data_are_one_line_and_exit_code_2(run: Run, tmp_path: Path) -> None:
+    values = {
+        "task": "tests.support.mini_cifar:cifar10",
+        "model": "mlp",
+        "optimizer": "sgd",
+        "scheduler": "polyak",
+        "epochs": 1,
+    }
+    spec = write_spec(tmp_path / "one.yaml", {**values, "batch_size": 40})
+    settings = [f"{key}={value}" for key, value in values.items()]
+    data = tmp_path / "elsewhere"
+    for command in (["launch", spec], ["train", *settings, "batch_size=40"]):
+        answer = run(*command, "--store", "store", "--data-dir", data, "--wandb", "disabled")
+        assert answer.returncode == 2
+        assert answer.stderr.startswith("error: mini10: neither mini-cifar-10-batches-py/ nor mini-cifar-10-python")
+        assert len(answer.stderr.strip().splitlines()) == 1
+    assert not records(tmp_path / "store"), "no trial was started"
+
+    mini_cifar.write_archives(data)
+    archive = data / "mini-cifar-10-python.tar.gz"
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:-7])
+    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", env=environment(POLYSWEEP_DATA=str(data)))
+    assert answer.returncode == 2 and f"error: {archive}: damaged or truncated" in answer.stderr
+
+    archive.write_bytes(whole)
+    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", env=environment(POLYSWEEP_DATA=str(data)))
+    assert answer.returncode == 0, answer.stderr
+    shutil.rmtree(data)
+    answer = run("launch", spec, "--store", "store", "--wandb", "disabled")
+    assert answer.returncode == 0 and "nothing to start" in answer.stdout, "a finished sweep needs no data"
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, **more}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "batch_size=81",
+            "error: batch_size: 81 is larger than the 80 training images of tests.support.mini_cifar:cifar10",
+        ),
+        (
+            "val_fraction=0.01",
+            "error: val_fraction: 0.01 of 80 training images of tests.support.mini_cifar:cifar10 leaves a class",
+        ),
+        ("precision=tf32", "error: precision: tf32 needs an NVIDIA GPU since Ampere, not this cpu"),
+        ("--device=gpu", "error: --device: 'gpu' is not on this machine; expected one of cpu"),
+        ("augmentation=mixup", "error: augmentation: Input should be 'none', 'crop+flip' or 'crop+flip+cutout'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(run: Run, tmp_path: Path, setting: str, message: str) -> None:
+    mini_cifar.write_archives(tmp_path / "data")
+    settings = ["task=tests.support.mini_cifar:cifar10", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
+    small = [] if setting.startswith("batch_size") else ["batch_size=40"]
+    answer = run("train", *settings, *small, setting, "--store", "store", "--data-dir", "data")
+    assert answer.returncode == 2 and answer.stderr.startswith(message), answer.stderr
+    assert len(answer.stderr.strip().splitlines()) == 1
+    assert not records(tmp_path / "store")

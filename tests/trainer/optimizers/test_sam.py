@@ -1,0 +1,223 @@
+"""Each update against its slow twins: a NumPy transcription of the paper, and the published package `sam-sps`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sam_sps import SAM_SPS
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.schedulers.cosine import cosine
+from polysweep.trainer.schedulers.polyak import polyak
+from polysweep.trainer.schedulers.scheduler import Gamma, StepContext
+from tests.support.reference import Oracle, update
+from tests.support.stacks import SCHEDULERS, config, flat_buffers, load, mini_batches, plain_module, stack_of
+
+
+def torch_oracle(module: nn.Module, images: Tensor, labels: Tensor) -> Oracle:
+    """Loss and gradient of the plain module at a NumPy vector."""
+
+    def oracle(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nn.utils.vector_to_parameters(torch.from_numpy(x), module.parameters())
+        loss = F.cross_entropy(module(images), labels)
+        grads = torch.autograd.grad(loss, list(module.parameters()))
+        return loss.item(), torch.cat([g.reshape(-1) for g in grads]).numpy()
+
+    return oracle
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
+@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+@pytest.mark.parametrize(("model", "options"), [("resnet8", {}), ("mlp", {"layers": 0})])
+def test_fifty_steps_in_float64_agree_with_the_transcription(
+    optimizer: str, scheduler: str, model: str, options: dict
+) -> None:
+    """Whole trajectories, not single steps, of a network with batch norm and of a convex problem.
+
+    Observed: at most 1e-15. (USAM with Polyak steps on a two-layer perceptron is chaotic: there 1e-16 grows to 5e-12.)
+    """
+    row = config(optimizer=optimizer, scheduler=scheduler, model=model, model_options=options, precision="float64")
+    stack = stack_of(row)
+    module = plain_module(stack)
+    x = stack.theta[0].numpy().copy()
+    values = row.model_dump(exclude_none=True)
+    for epoch, step, images, labels in mini_batches(stack):
+        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, int(step))
+        stack.step(images, labels, step)
+        if step == 49:
+            break
+    assert np.abs(stack.theta[0].numpy() - x).max() < 1e-12
+    assert np.abs(x - stack_of(row).theta[0].numpy()).max() > 1e-3, "it has moved"
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "inverse"])
+def test_radius_schedules_agree_with_the_transcription(schedule: str) -> None:
+    row = config(rho=0.4, rho_schedule=schedule, model="mlp", precision="float64")
+    stack = stack_of(row)
+    module = plain_module(stack)
+    x = stack.theta[0].numpy().copy()
+    for epoch, step, images, labels in mini_batches(stack):
+        values = row.model_dump(exclude_none=True)
+        x = update(x, torch_oracle(module, images[0], labels[0]), values, epoch, int(step))
+        stack.step(images, labels, step)
+        if step == 9:
+            break
+    assert np.abs(stack.theta[0].numpy() - x).max() < 1e-12
+
+
+def test_momentum_is_that_of_torch() -> None:
+    row = config(optimizer="sgd", scheduler="constant", momentum=0.9, model="mlp", precision="float64")
+    stack = stack_of(row)
+    module = plain_module(stack)
+    load(module, stack)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    for _, step, images, labels in mini_batches(stack):
+        sgd.zero_grad()
+        F.cross_entropy(module(images[0]), labels[0]).backward()
+        sgd.step()
+        stack.step(images, labels, step)
+        if step == 49:
+            break
+    expected = nn.utils.parameters_to_vector(module.parameters())
+    torch.testing.assert_close(stack.theta[0], expected, rtol=0, atol=1e-12)
+
+
+def published(module: nn.Module, row: TrialConfig) -> SAM_SPS:
+    """The authors' optimizer with the same settings."""
+    return SAM_SPS(
+        module.parameters(),
+        weight_decay=row.weight_decay,
+        rho=row.rho,
+        lambd=1.0 if row.optimizer == "sam" else 0.0,
+        gamma_b=row.gamma_b,
+    )
+
+
+def closure(module: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], Tensor]:
+    def evaluate() -> Tensor:
+        loss = F.cross_entropy(module(images), labels)
+        loss.backward()
+        return loss
+
+    return evaluate
+
+
+@pytest.mark.parametrize("optimizer", ["usam", "sam"])
+@pytest.mark.parametrize("weight_decay", [0.0, 5e-4])
+def test_one_step_from_each_of_fifty_states_agrees_with_sam_sps(optimizer: str, weight_decay: float) -> None:
+    row = config(optimizer=optimizer, weight_decay=weight_decay)
+    stack = stack_of(row)
+    module = plain_module(stack)
+    for _, step, images, labels in mini_batches(stack):
+        load(module, stack)
+        published(module, row).step(closure(module, images[0], labels[0]))
+        stack.step(images, labels, step)
+        theirs = nn.utils.parameters_to_vector(module.parameters())
+        assert (stack.theta[0] - theirs).abs().max() < 1e-6
+        torch.testing.assert_close(stack.buffers.floats[0], flat_buffers(module), rtol=1e-5, atol=1e-6)
+        if step == 49:
+            break
+
+
+@pytest.mark.parametrize("optimizer", ["usam", "sam"])
+@pytest.mark.parametrize("weight_decay", [0.0, 5e-4])
+def test_fifty_steps_on_a_convex_problem_agree_with_sam_sps(optimizer: str, weight_decay: float) -> None:
+    """Softmax regression: smooth and convex, so rounding does not grow."""
+    row = config(optimizer=optimizer, weight_decay=weight_decay, model="mlp", model_options={"layers": 0})
+    stack = stack_of(row)
+    module = plain_module(stack)
+    load(module, stack)
+    theirs = published(module, row)
+    for _, step, images, labels in mini_batches(stack):
+        theirs.step(closure(module, images[0], labels[0]))
+        stack.step(images, labels, step)
+        if step == 49:
+            break
+    assert (stack.theta[0] - nn.utils.parameters_to_vector(module.parameters())).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("optimizer", ["usam", "sam"])
+@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+def test_radius_zero_is_bitwise_sgd(optimizer: str, scheduler: str) -> None:
+    at_zero = stack_of(config(optimizer=optimizer, scheduler=scheduler, rho=0.0, batchnorm_statistics="first"))
+    sgd = stack_of(config(optimizer="sgd", scheduler=scheduler))
+    for _, step, images, labels in mini_batches(sgd, epochs=1):
+        at_zero.step(images, labels, step)
+        sgd.step(images, labels, step)
+    assert torch.equal(at_zero.theta, sgd.theta)
+    assert torch.equal(at_zero.buffers.floats, sgd.buffers.floats)
+    assert torch.equal(at_zero.buffers.counters, sgd.buffers.counters)
+
+
+def test_statistics_of_both_passes_differ_from_those_of_the_first() -> None:
+    both, first = stack_of(config()), stack_of(config(batchnorm_statistics="first"))
+    _, step, images, labels = next(mini_batches(both))
+    both.step(images, labels, step)
+    first.step(images, labels, step)
+    assert torch.equal(both.theta, first.theta)
+    assert not torch.equal(both.buffers.floats, first.buffers.floats)
+    assert set(both.buffers.counters.unique().tolist()) == {2}
+    assert set(first.buffers.counters.unique().tolist()) == {1}
+
+
+# Exact answers.
+
+
+def tensors(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_polyak_solves_a_quadratic_as_the_formula_says() -> None:
+    """f(e) = 2, l = 1, grad = (2, 0), perturbation = (0.25, 7): gamma = (2 - 1 - 0.5) / 4 = 0.125."""
+    rule = polyak(tensors(2), tensors(1), tensors(2, 0).view(1, 2), tensors(0.25, 7).view(1, 2), tensors(1))
+    assert rule.value.tolist() == [0.125]
+    assert not rule.capped.any() and not rule.zeroed.any()
+
+
+def test_polyak_counts_cap_and_safeguard() -> None:
+    grad = tensors(1, 1, 1).view(3, 1)
+    rule = polyak(tensors(5, 0.5, -1), tensors(0, 0, 0), grad, torch.zeros_like(grad), tensors(1, 1, 1))
+    assert rule.value.tolist() == [1.0, 0.5, 0.0]
+    assert rule.capped.tolist() == [True, False, False]
+    assert rule.zeroed.tolist() == [False, False, True]
+
+
+def test_polyak_at_a_zero_gradient_is_the_cap_or_zero_and_never_nan() -> None:
+    zero = torch.zeros(3, 2, dtype=torch.float64)
+    rule = polyak(tensors(1, 0, -1), tensors(0, 0, 0), zero, zero, tensors(0.7, 0.7, 0.7))
+    assert rule.value.tolist() == [0.7, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
+@pytest.mark.parametrize(("loss", "gamma"), [(1.0, 1.0), (0.0, 0.0), (-1.0, 0.0)])
+def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, gamma: float) -> None:
+    """SAM's perturbation is 0, Polyak's step size the cap or 0, and without weight decay nothing moves."""
+    stack = stack_of(config(optimizer=optimizer, weight_decay=0.0))
+    at: list[Tensor] = []
+
+    def flat(theta: Tensor) -> LossAndGrad:
+        at.append(theta)
+        return LossAndGrad(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
+
+    def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
+        return stack.step_sizes.gamma(StepContext(at_e, perturbation, t), {})[0]
+
+    result = stack._optimizer.update(flat, step_size, stack.theta, {}, torch.tensor(0))
+    assert all(torch.equal(theta, stack.theta) for theta in at)
+    assert torch.equal(result.theta, stack.theta)
+    assert result.gamma.value.tolist() == [gamma]
+
+
+def test_cosine_equals_the_papers_recursion() -> None:
+    gamma, low, epochs = 0.1, 0.001, 100
+    for t in range(epochs):
+        assert abs(cosine(0.1, low, t, epochs) - gamma) < 1e-15
+        gamma = low + (gamma - low) * (1 + math.cos((t + 1) * math.pi / epochs)) / (1 + math.cos(t * math.pi / epochs))
+    assert cosine(0.1, low, epochs, epochs) == low

@@ -1,0 +1,160 @@
+"""The captured step, as far as that goes without a GPU: fixed tensors, no host sync, the same numbers."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.epoch import EpochRunner
+from polysweep.trainer.stack.cuda_graph import Replay
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.augmentation import cut_out
+from polysweep.trainer.tasks.loading import load_task
+from polysweep.trainer.train import train
+from tests.support import mini_cifar
+from tests.support.project import TINY
+from tests.support.stacks import config
+from tests.support.training import by_row, configs
+
+
+class Recorder:
+    """Stands in for a CUDA graph: replays the work on the tensors it was captured with."""
+
+    def __init__(self) -> None:
+        self.captures = 0
+        self.replays = 0
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        self.captures += 1
+        work()  # a real capture runs the Python code too
+
+        def replay() -> None:
+            self.replays += 1
+            work()
+
+        return replay
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_captured_training_is_bitwise_the_eager_one(width: int) -> None:
+    """With momentum, a cosine row and a radius schedule: everything that changes between two steps."""
+    rows = configs(
+        *({"seed": n, **({"scheduler": "cosine", "lr": 0.1} if n else {}), "momentum": 0.4 * n} for n in range(width)),
+        model="resnet8",
+        rho_schedule="inverse_sqrt",
+    )
+    recorder = Recorder()
+    eager, captured = list(train(rows)), list(train(rows, capture=recorder))
+    assert recorder.captures == 2, "one for whole mini-batches, one for an epoch's last"
+    assert recorder.replays == 4 * 6
+    for row in range(width):
+        assert by_row(captured, row) == by_row(eager, row)
+        a, b = eager[-1][row].checkpoint()["row"], captured[-1][row].checkpoint()["row"]
+        assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_augmentation_is_inside_the_captured_step(tmp_path: Path) -> None:
+    mini_cifar.write_archives(tmp_path)
+    values = {**TINY, "task": "tests.support.mini_cifar:cifar10", "augmentation": "crop+flip+cutout", "batch_size": 32}
+    row = TrialConfig.parse(values)
+    eager, captured = list(train([row], data=tmp_path)), list(train([row], data=tmp_path, capture=Recorder()))
+    assert by_row(captured, 0) == by_row(eager, 0)
+
+
+def test_a_captured_row_that_diverges_is_frozen_and_the_others_go_on() -> None:
+    rows = configs({"scheduler": "constant", "lr": 0.05}, {"scheduler": "constant", "lr": 1e30, "seed": 1})
+    eager, captured = list(train(rows)), list(train(rows, capture=Recorder()))
+    for row in range(2):
+        assert by_row(captured, row) == by_row(eager, row)
+    assert captured[0][1].outcome == "diverged"
+
+
+@pytest.mark.parametrize("batch", [100, 10])
+def test_a_captured_convex_training_is_the_eager_one(batch: int) -> None:
+    """Hits, averages, violations, a row that overflows at a record; mean step sizes are added up in another order."""
+    base = {"task": "ridge", "model": "linear", "optimizer": "usam", "batch_size": batch, "epochs": 40}
+    options = {"record_every": 5, "check": True}
+    rules = [
+        {"scheduler": "polyak-deterministic", "rho": 0.2},
+        {"scheduler": "constant", "rho": 0.0, "lr": 2000.0},
+        {"scheduler": "polyak", "rho": 0.1, "seed": 1},
+    ]
+    rows = [TrialConfig.parse({**base, "task_options": options, **rule}) for rule in rules]
+    eager, captured = list(train(rows)), list(train(rows, capture=Recorder()))
+    for row in range(3):
+        a, b = by_row(eager, row), by_row(captured, row)
+        assert [one.pop("gamma/mean") for one in b] == pytest.approx([one.pop("gamma/mean") for one in a], rel=1e-14)
+        assert a == b
+    assert any(report.row == 1 and report.outcome == "diverged" for reports in captured for report in reports)
+    last = by_row(captured, 0)[-1]
+    assert batch == 10 or (last["iterations/1e-6"] and last["step"] == 200)
+
+
+def test_a_checkpoint_of_a_captured_stack_is_of_its_epoch_whenever_it_is_taken() -> None:
+    """There a step overwrites the tensors, which elsewhere it replaces."""
+    rows = configs({})
+    late = [reports[0] for reports in itertools.islice(train(rows, capture=Recorder()), 3)]
+    at_once = [reports[0].checkpoint() for reports in itertools.islice(train(rows), 3)]
+    for report, expected in zip(late, at_once, strict=True):
+        assert torch.equal(report.checkpoint()["row"]["theta"], expected["row"]["theta"])
+
+
+def test_warm_up_and_capture_are_no_steps() -> None:
+    state = [torch.zeros(2)]
+
+    def step(amount: torch.Tensor) -> None:
+        state[0] = state[0] + amount
+
+    def put(tensors: list[torch.Tensor]) -> None:
+        state[:] = tensors
+
+    replay = Replay(step, lambda: state, put, Recorder())
+    for amount in (1.0, 10.0):
+        replay(torch.full((2,), amount))
+    assert state[0].tolist() == [11.0, 11.0]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("scheduler", ["constant", "cosine", "polyak"])
+def test_a_step_never_asks_the_device_for_a_value(width: int, scheduler: str) -> None:
+    """On the meta device there are no values: whatever would wait for one raises."""
+    changes = {"momentum": 0.9, "label_smoothing": 0.1, "rho_schedule": "inverse", "batchnorm_statistics": "first"}
+    rows = [config(scheduler=scheduler, seed=n, optimizer=("usam", "sam")[n], **changes) for n in range(width)]
+    stack = Stack(rows, load_task(rows[0]), "meta")
+    runner = EpochRunner(stack)
+    runner._augments = True  # digits are not augmented: crops and flips are to be seen here too
+    before = stack.theta
+    runner.rehearse(64)
+    assert stack.theta.is_meta and stack.theta is not before
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        bool(stack.active.any())
+
+
+def test_cutout_never_asks_the_device_for_a_value() -> None:
+    images, draws = torch.zeros(4, 3, 32, 32, device="meta"), torch.zeros(4, 5, dtype=torch.int16, device="meta")
+    assert cut_out(images, draws, 16).is_meta
+
+
+def test_a_finished_runner_holds_no_graph() -> None:
+    """On a GPU a graph keeps its memory: a cycle would keep it until some later garbage collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        found = []
+
+        def capture(work: Callable[[], None]) -> Callable[[], None]:
+            found.append(weakref.ref(work))
+            return work
+
+        for _ in train(configs({}), capture=capture):
+            pass
+        assert len(found) == 2 and [ref() for ref in found] == [None, None]
+    finally:
+        gc.enable()
