@@ -74,7 +74,7 @@ class EpochRunner:
         return self._replay is not None
 
     def close(self) -> None:
-        """Let go of the captured graphs and their memory."""
+        """Release the captured graphs and their memory."""
         if self._replay is not None:
             self._replay.close()
         self._replay = None

@@ -38,7 +38,7 @@ _PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 def component(kind: str, name: object) -> Component:
     """What `name` stands for among the components of `kind`.
 
-    Raises `ConfigError` with the valid names where there is none, or with what is wrong with a user's own part.
+    Raises `ConfigError` with the valid names if there is none, or with what is wrong with a user's own part.
     """
     known = REGISTRY[kind]
     if isinstance(name, str):
@@ -99,6 +99,20 @@ def _own(kind: str, name: str, target: str) -> Component:
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
+    _require_methods(kind, name, part)
+    declared = getattr(part, "polysweep", Declaration())
+    if not isinstance(declared, Declaration):
+        raise ConfigError(kind, f"{name!r} has an attribute polysweep that is not from polysweep.declare")
+    for field in declared.uses or {}:
+        if field not in CONDITIONAL:
+            raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
+    said = {**dict(declared), "uses": declared.uses or {}}
+    prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
+    return Component(target, family=name, prepare=prepare, **said)
+
+
+def _require_methods(kind: str, name: str, part: Any) -> None:
+    """Raise `ConfigError` for a class that has an old name of a method, or lacks one."""
     for old, new in RENAMED.items():
         if new in METHODS[kind] and callable(getattr(part, old, None)):
             raise ConfigError(kind, f"{name!r} defines {old}(), which is now called {new}(): docs/extending.md")
@@ -110,12 +124,3 @@ def _own(kind: str, name: str, target: str) -> Component:
             kind,
             f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
         )
-    declared = getattr(part, "polysweep", Declaration())
-    if not isinstance(declared, Declaration):
-        raise ConfigError(kind, f"{name!r} has an attribute polysweep that is not from polysweep.declare")
-    for field in declared.uses or {}:
-        if field not in CONDITIONAL:
-            raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
-    said = {**dict(declared), "uses": declared.uses or {}}
-    prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
-    return Component(target, family=name, prepare=prepare, **said)

@@ -27,7 +27,7 @@ from polysweep.trainer.tasks.loading import DTYPES, Task
 
 
 class Step(NamedTuple):
-    """What one step did. `updated` (K,) bool: rows that were updated; the rest are frozen. `everyone`: surely all."""
+    """One step: `updated` (K,) bool: the rows that it updated; the rest are frozen. `everyone`: known to be all."""
 
     result: StepResult
     updated: Tensor
@@ -138,7 +138,7 @@ class Stack:
         return Step(result, updated, everyone)
 
     def _finite(self, result: StepResult) -> tuple[Tensor, bool]:
-        """The rows that go on, (K,), and whether they are surely all of them."""
+        """The rows that go on, (K,), and whether they are known to be all of them."""
         all_active = self.may_ask and self.are_all_active()
         # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
         if all_active and self.monitor is not None and math.isfinite(result.theta.sum().item()):
