@@ -114,7 +114,7 @@ def largest_difference(data: Path) -> float:
         part = slice(128 * step, 128 * (step + 1))
         batch = stack.task.mini_batch(order[:, part], draws[:, part], "crop+flip")
         assert torch.equal(batch[0][0], images), "the same pixels, to the bit"
-        done = stack.step(*batch, torch.tensor(step)).proposal
+        done = stack.step(*batch, torch.tensor(step)).result
         for ours, theirs in zip((done.x.loss, done.e.loss), seen, strict=True):
             worst = max(worst, abs(ours.item() - theirs.item()) / abs(theirs.item()))
     return worst

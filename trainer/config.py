@@ -11,9 +11,16 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
 
+from polysweep.trainer.components.fields import (
+    fields_read,
+    options_of,
+    refuse_unread,
+    require_together,
+    with_defaults,
+)
 from polysweep.trainer.components.options import Count, number
 from polysweep.trainer.components.plugins import component, is_own
-from polysweep.trainer.components.registry import AUGMENTATIONS, CONDITIONAL, REGISTRY, REQUIRED, Component, load
+from polysweep.trainer.components.registry import AUGMENTATIONS, REGISTRY, REQUIRED, load
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.text import brief
 
@@ -87,22 +94,11 @@ class TrialConfig(BaseModel):
             if kind not in values:
                 raise ConfigError(kind, f"missing; {expected('', REGISTRY[kind])}")
         parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
-        _require_together(parts, values)
-        used = _used(parts)
-        for key in values.keys() & set(parts["scheduler"].fixes):
-            raise ConfigError(key, f"scheduler {values['scheduler']!r} fixes it itself; leave it out")
-        for key in CONDITIONAL & values.keys() - used.keys():
-            readers = _readers(key)
-            chosen = ", ".join(f"{kind} {values[kind]!r}" for kind in readers)
-            names = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in readers.items())
-            raise ConfigError(key, f"{chosen} does not use it (used by {names}); leave it out")
-        for key, default in used.items():
-            if key not in values:
-                if default is REQUIRED:
-                    raise ConfigError(key, f"missing; {_owner(key, parts, values)} needs it")
-                values[key] = default
+        require_together(parts, values)
+        refuse_unread(parts, values)
+        values = with_defaults(parts, values)
         for kind, part in parts.items():
-            values[f"{kind}_options"] = _options(kind, part, values)
+            values[f"{kind}_options"] = options_of(kind, part, values)
         if parts["task"].precisions:
             values.setdefault("precision", parts["task"].precisions[0])
         return values
@@ -159,7 +155,7 @@ class TrialConfig(BaseModel):
         A field that a later version adds with a default therefore changes no id.
         """
         parts = {kind: component(kind, getattr(self, kind)) for kind in COMPONENT_FIELDS}
-        used = _used(parts)
+        used = fields_read(parts)
         kept: dict[str, Any] = {}
         for key, default in _defaults(type(self)).items():
             value = getattr(self, key)
@@ -245,64 +241,12 @@ def radius_schedules() -> tuple[str, ...]:
     return get_args(RadiusSchedule)
 
 
-def _used(parts: Mapping[str, Component]) -> dict[str, Any]:
-    fixed = parts["scheduler"].fixes
-    return {key: default for part in parts.values() for key, default in part.uses.items() if key not in fixed}
-
-
-def _require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` where two of the components are not made for each other."""
-    for kind, other, valid in (
-        ("task", "model", parts["task"].models),
-        ("optimizer", "scheduler", parts["optimizer"].schedulers),
-        ("scheduler", "optimizer", parts["scheduler"].optimizers),
-    ):
-        if valid and values[other] not in valid:
-            raise ConfigError(other, f"{values[other]!r} is not for {kind} {values[kind]!r}; {expected('', valid)}")
-    needs = parts["scheduler"].needs
-    if needs and not parts["task"].problem:
-        convex = [name for name, part in REGISTRY["task"].items() if part.problem]
-        raise ConfigError(
-            "scheduler",
-            f"{values['scheduler']!r} needs {', '.join(needs)} of the task, which {values['task']!r} does not know; "
-            f"tasks that do: {', '.join(convex)}",
-        )
-
-
 def _require_falling(config: TrialConfig) -> None:
     """Raise `ConfigError` for a cosine that does not fall."""
     lr, lr_min = config.lr, config.lr_min
     if config.scheduler == "cosine" and lr is not None and lr_min is not None and lr_min >= lr:
         what = "the constant step size under another name" if lr_min == lr else "a step size that rises"
         raise ConfigError("lr_min", f"{lr_min} is not below lr = {lr}: that is {what}; take a smaller lr_min")
-
-
-def _readers(key: str) -> dict[str, list[str]]:
-    """By kind, the names of the components that read `key`."""
-    found = {kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()}
-    return {kind: names for kind, names in found.items() if names}
-
-
-def _owner(key: str, parts: Mapping[str, Component], values: Mapping[str, Any]) -> str:
-    return next(f"{kind} {values[kind]!r}" for kind, part in parts.items() if key in part.uses)
-
-
-def _options(kind: str, part: Component, values: Mapping[str, Any]) -> dict[str, Any]:
-    given = values.get(f"{kind}_options", {})
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{kind}_options", f"must be a mapping, not {brief(given)}")
-    for key in given:
-        if key not in part.options.model_fields:
-            known = ", ".join(part.options.model_fields) or "none"
-            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {brief(key)}; its options: {known}")
-    try:
-        return part.options(**given).model_dump()
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join([f"{kind}_options", *(str(part) for part in first["loc"])])
-        cause = first.get("ctx", {}).get("error")
-        got = f" (got {brief(first['input'])})" if first["loc"] else ""
-        raise ConfigError(place, f"{cause or first['msg']}{got}") from None
 
 
 def _first(errors: list[ErrorDetails]) -> ConfigError:

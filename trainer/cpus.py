@@ -49,7 +49,7 @@ def _around(mount: Path, group: str) -> list[Path]:
 
 
 def _quota(*files: Path) -> Iterator[float]:
-    """Nothing where there is no such file, or no limit in it."""
+    """The quota in cores; nothing if a file is missing or sets no limit."""
     try:
         quota, period = " ".join(file.read_text() for file in files).split()
         if quota not in ("max", "-1"):

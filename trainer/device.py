@@ -1,4 +1,4 @@
-"""What a device can do, looked at before anything is claimed: a trial must not fail for want of it."""
+"""What a device can do, checked before anything is claimed, so that no trial fails for lack of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LARGEST: Final = 32 * 2**20  # bytes; glibc allows no more
 def keep_freed_memory() -> bool:
     """Tell glibc not to give the memory of tensors back to the kernel; elsewhere nothing happens. Whether it took it.
 
-    By default it gets every tensor of more than a few megabytes from the kernel anew: 64,000 page faults in a step of
+    By default it gets every tensor of more than a few megabytes from the kernel again: 64,000 page faults in a step of
     ResNet-20 on CIFAR, a fifth of its time. The most memory that is used is the same.
     """
     try:

@@ -74,7 +74,7 @@ class EpochRunner:
         return self._replay is not None
 
     def close(self) -> None:
-        """Let go of the captured graphs and their memory."""
+        """Release the captured graphs and their memory."""
         if self._replay is not None:
             self._replay.close()
         self._replay = None
@@ -124,9 +124,9 @@ class EpochRunner:
         stack = self._stack
         images, labels = stack.task.mini_batch(positions, draws, self._config.augmentation)
         done = stack.step(images, labels, step)
-        counted, gamma = done.counted, done.proposal.gamma.value
+        updated, gamma = done.updated, done.result.gamma.value
         if self._steps is not None:
-            self._steps.append((done.proposal.gamma, counted))
+            self._steps.append((done.result.gamma, updated))
             return
         before, measured = self._sums, _measure(stack, done, labels)
         if done.everyone:
@@ -138,24 +138,24 @@ class EpochRunner:
             )
             return
         self._sums = Sums(
-            before.means + torch.where(counted, measured, 0),
-            before.steps + counted,
-            torch.where(counted, torch.minimum(before.gamma_min, gamma), before.gamma_min),
-            torch.where(counted, torch.maximum(before.gamma_max, gamma), before.gamma_max),
+            before.means + torch.where(updated, measured, 0),
+            before.steps + updated,
+            torch.where(updated, torch.minimum(before.gamma_min, gamma), before.gamma_min),
+            torch.where(updated, torch.maximum(before.gamma_max, gamma), before.gamma_max),
         )
 
     def _add_up(self) -> None:
         """The sums of the steps so far; every row by itself, so that its bits do not depend on its place."""
         assert self._steps is not None
-        counted = torch.stack([one for _, one in self._steps], dim=1)
+        updated = torch.stack([one for _, one in self._steps], dim=1)
         values, capped, zeroed = (torch.stack(each, dim=1) for each in zip(*[g for g, _ in self._steps], strict=True))
         dtype = values.dtype
-        means = [torch.where(counted, quantity, 0).sum(1, dtype=dtype) for quantity in (values, capped, zeroed)]
+        means = [torch.where(updated, quantity, 0).sum(1, dtype=dtype) for quantity in (values, capped, zeroed)]
         self._sums = Sums(
             torch.stack(means),
-            counted.sum(1, dtype=dtype),
-            torch.where(counted, values, math.inf).amin(1),
-            torch.where(counted, values, -math.inf).amax(1),
+            updated.sum(1, dtype=dtype),
+            torch.where(updated, values, math.inf).amin(1),
+            torch.where(updated, values, -math.inf).amax(1),
         )
         self._steps.clear()
 
@@ -197,7 +197,7 @@ def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
 
 def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:
     """This step's value of each of the stack's `means`: (quantities, K)."""
-    p, gamma = done.proposal, done.proposal.gamma
+    p, gamma = done.result, done.result.gamma
     sizes = [gamma.value, gamma.capped.to(gamma.value.dtype), gamma.zeroed.to(gamma.value.dtype)]
     if isinstance(stack.task, Convex):
         return torch.stack(sizes)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something the user can mend: shown as one line, exit code 2, never a traceback."""
+    """An error the user can fix: shown as one line, exit code 2, never a traceback."""
 
 
 class DataError(UserError):

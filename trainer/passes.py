@@ -12,7 +12,7 @@ from torch import Tensor
 class LossAndGrad:
     """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
 
-    `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None where nobody knows it.
+    `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None if f* is not known.
     """
 
     def __init__(self, loss: Tensor, grad: Tensor, logits: Tensor) -> None:

@@ -194,7 +194,7 @@ def _checkpointer(
 
 
 def _restore(stack: Stack, checkpoints: Sequence[Checkpoint | None], rows: int) -> int:
-    """Load the rows; returns the epochs that lie behind them."""
+    """Load the rows; returns how many epochs they have completed."""
     epochs = {0 if c is None else int(c["epoch"]) for c in checkpoints}
     assert len(checkpoints) == rows and len(epochs) == 1, "rows of a group stand at the same epoch"
     for row, checkpoint in enumerate(checkpoints):

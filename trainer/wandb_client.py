@@ -239,7 +239,7 @@ def end_client(seconds: float = EXIT_SECONDS) -> None:
 
 
 def service_process() -> Popen[bytes] | None:
-    """The client's `wandb-core`, None where there is none."""
+    """The client's `wandb-core`; None if it is not running."""
     from wandb.sdk import wandb_setup
 
     setup = wandb_setup._singleton

@@ -153,7 +153,7 @@ class _Logged:
 class Online:
     """Online runs of one process, logged by a thread of their own in the order of the calls.
 
-    A run that the server refuses is not logged any more, with one warning that names it. A server that is out of reach
+    A run that the server refuses is not logged any more, with one warning that names it. An unreachable server
     pauses logging: the runs that go on then are opened again, with all their rows, at the earliest `RETRY_SECONDS`
     later. The client may drop rows without a word: the Store has them, and `sweeps.tracking.sync.upload` compares.
     """

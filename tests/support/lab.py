@@ -38,11 +38,11 @@ class Grouped(nn.Sequential):
         super().__init__(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(144, classes))
 
 class Flat(Scheduler):
-    def initial(self): return {"seen": torch.zeros(())}
-    def gamma(self, seen, state): return Gamma.of(seen.loss), state
+    def init(self): return {"seen": torch.zeros(())}
+    def gamma(self, context, state): return Gamma.of(context.loss), state
 
 class Raising(Optimizer):
-    def propose(self, oracle, step_size, theta, state, step): raise KeyError("nothing here")
+    def update(self, f, step_size, x, state, t): raise KeyError("nothing here")
 
 def a_dict(data, val_fraction):
     return {}
@@ -69,7 +69,7 @@ def miscounted(data, val_fraction):
 class Leaves(Scheduler):
     def start_epoch(self, epoch):
         if epoch == 1: raise SystemExit(0)
-    def gamma(self, seen, state): return Gamma.of(0 * seen.loss + 0.1), state
+    def gamma(self, context, state): return Gamma.of(0 * context.loss + 0.1), state
 """
 
 BROKEN = '''
@@ -78,7 +78,11 @@ from torch import nn
 from polysweep import Scheduler, declare
 
 class Halving:
-    def initial(self): return {}
+    def init(self): return {}
+
+class OldNames:
+    def initial(self, theta): return {}
+    def propose(self, oracle, step_size, theta, state, step): ...
 
 class Unwritten(Scheduler):
     pass

@@ -24,20 +24,23 @@ from polysweep.trainer.text import brief
 METHODS: Final = {
     "task": (),
     "model": (),
-    "optimizer": ("initial", "propose"),
-    "scheduler": ("initial", "start_epoch", "gamma"),
+    "optimizer": ("init", "update"),
+    "scheduler": ("init", "start_epoch", "gamma"),
 }
 """What a user's class of each kind must have. A task and a model are callables."""
 
 FORMER_PACKAGES: Final = ("trainer", "sweeps", "analysis")
 """Top-level names of versions before the one name polysweep."""
+RENAMED: Final = {"propose": "update", "initial": "init"}
+"""By the name that a method of a user's class had, its name now."""
+
 _PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def component(kind: str, name: object) -> Component:
     """What `name` stands for among the components of `kind`.
 
-    Raises `ConfigError` with the valid names where there is none, or with what is wrong with a user's own part.
+    Raises `ConfigError` with the valid names if there is none, or with what is wrong with a user's own part.
     """
     known = REGISTRY[kind]
     if isinstance(name, str):
@@ -102,14 +105,7 @@ def _own(kind: str, name: str, target: str) -> Component:
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
-    unwritten = getattr(part, "__abstractmethods__", ())
-    lacking = [m for m in METHODS[kind] if m in unwritten or not callable(getattr(part, m, None))]
-    if lacking:
-        has = ", ".join(f"{method}()" for method in METHODS[kind])
-        raise ConfigError(
-            kind,
-            f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
-        )
+    _require_methods(kind, name, part)
     declared = getattr(part, "polysweep", Declaration())
     if not isinstance(declared, Declaration):
         raise ConfigError(kind, f"{name!r} has an attribute polysweep that is not from polysweep.declare")
@@ -119,3 +115,18 @@ def _own(kind: str, name: str, target: str) -> Component:
     said = {**dict(declared), "uses": declared.uses or {}}
     prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
     return Component(target, family=name, prepare=prepare, **said)
+
+
+def _require_methods(kind: str, name: str, part: Any) -> None:
+    """Raise `ConfigError` for a class that has an old name of a method, or lacks one."""
+    for old, new in RENAMED.items():
+        if new in METHODS[kind] and callable(getattr(part, old, None)):
+            raise ConfigError(kind, f"{name!r} defines {old}(), which is now called {new}(): docs/extending.md")
+    unwritten = getattr(part, "__abstractmethods__", ())
+    lacking = [m for m in METHODS[kind] if m in unwritten or not callable(getattr(part, m, None))]
+    if lacking:
+        has = ", ".join(f"{method}()" for method in METHODS[kind])
+        raise ConfigError(
+            kind,
+            f"{name!r} lacks {', '.join(f'{m}()' for m in lacking)}; every {kind} has {has}: docs/extending.md",
+        )

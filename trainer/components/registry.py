@@ -62,7 +62,7 @@ class Component:
     augmentations: tuple[str, ...] = AUGMENTATIONS
     input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
     classes: int = 0
-    prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data where that is not done
+    prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
     check: str = ""  # `module:function` of a config: raises `ConfigError` if the task cannot train it
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
     precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,48 +13,42 @@ from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
 from polysweep.trainer.schedulers.scheduler import Gamma, Scheduler, State, StepContext
 
 
-class Decreasing:
-    """gamma_t = min{(8 t + 4) / (3 mu (t + 1)^2), 1 / (2 L_max)}: `andriushchenko2022`, stochastic, of some rows."""
-
-    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        problems = [problem_for(config) for config in configs]
-        self._own = torch.tensor([_decreases(config) for config in configs], device=device)
-        self._mu = torch.tensor([problem.mu or 1.0 for problem in problems], **place)  # 1: of rows that are another's
-        self._most = torch.tensor([problem.L_max for problem in problems], **place)
-
-    @classmethod
-    def of(cls, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> Decreasing | None:
-        """None where no row has it."""
-        return cls(configs, device, dtype) if any(map(_decreases, configs)) else None
-
-    def step_size(self, step: Tensor, other: Tensor) -> Tensor:
-        """gamma_t of step t, (), and `other` (K,) of the rows that have another rule."""
-        found = torch.minimum(decreasing_step(step.to(self._mu.dtype), self._mu), 1 / (2 * self._most))
-        return torch.where(self._own, found, other)
-
-    def radius(self, step: Tensor, other: Tensor) -> Tensor:
-        """rho_t = sqrt(gamma_t / L_max) of step t, (), and `other` (K,) of the rows that have another rule."""
-        return torch.where(self._own, (self.step_size(step, other) / self._most).sqrt(), other)
-
-
 class Published(Scheduler):
-    """A USAM baseline with a guarantee: step size and radius of `guarantees`, from the task's constants."""
+    r"""A USAM baseline with a guarantee: radius and step size of `guarantees`, from the task's constants.
+
+    `andriushchenko2022`, stochastic, has decreasing ones:
+
+        gamma_t = min{(8 t + 4) / (3 mu (t + 1)^2), 1 / (2 L_max)},   rho_t = sqrt(gamma_t / L_max)
+
+    Source: the paper's "Verification of the theory", which cites them.
+    """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._lr = torch.tensor([0.0 if _decreases(c) else _published(c)[1] for c in configs], **self.place)
-        self._follows = Decreasing.of(configs, device, dtype)
+        constant = [(0.0, 0.0) if _decreases(config) else _published(config) for config in configs]
+        self._rho, self._lr = (torch.tensor(values, **self.factory_kwargs) for values in zip(*constant, strict=True))
+        self._has_decreasing = any(map(_decreases, configs))
+        self._decreasing = torch.tensor([_decreases(config) for config in configs], device=device)
+        problems = [problem_for(config) for config in configs]
+        self._mu = torch.tensor([problem.mu or 1.0 for problem in problems], **self.factory_kwargs)  # 1: never used
+        self._l_max = torch.tensor([problem.L_max for problem in problems], **self.factory_kwargs)
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
-        value = self._lr if self._follows is None else self._follows.step_size(seen.step, self._lr)
-        return Gamma.of(value), state
+        return Gamma.of(self._step_size(context.step)), state
 
+    def radius(self, step: Tensor, rho: Tensor) -> Tensor:  # noqa: ARG002
+        """See `Scheduler`."""
+        if not self._has_decreasing:
+            return self._rho
+        return torch.where(self._decreasing, (self._step_size(step) / self._l_max).sqrt(), self._rho)
 
-def published_radius(config: TrialConfig) -> float:
-    """The constant radius that the config's scheduler fixes; 0 for one that changes from step to step."""
-    return 0.0 if _decreases(config) else _published(config)[0]
+    def _step_size(self, step: Tensor) -> Tensor:
+        """gamma_t of step t (), (K,)."""
+        if not self._has_decreasing:
+            return self._lr
+        decreasing = torch.minimum(decreasing_step(step.to(self._mu.dtype), self._mu), 1 / (2 * self._l_max))
+        return torch.where(self._decreasing, decreasing, self._lr)
 
 
 def _published(config: TrialConfig) -> tuple[float, float]:

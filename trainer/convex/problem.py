@@ -253,7 +253,7 @@ def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> Array:
 
 
 def _newton(problem: Problem) -> Array:
-    """The minimiser of `logistic` by Newton's method with halved steps. Raises `LinAlgError` where there is none."""
+    """The minimiser of `logistic` by Newton's method with halved steps. Raises `LinAlgError` if none exists."""
     x = np.zeros(problem.d)
     gradient = problem.gradient(x)
     for _ in range(NEWTON_STEPS):

@@ -1,13 +1,13 @@
-"""Optimizers of a stack: each proposes the next rows from gradients that an oracle evaluates.
+"""The template of an optimizer: perturb, look, step.
 
-Notation of the paper: x is the current row of theta, e = x + ascent the perturbed point, f the mini-batch loss.
+Notation of the paper: x is the current row of theta, f the loss of the mini-batch, s = e - x the perturbation and e the
+perturbed point. Everything is done for the K rows of a stack at once.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,17 +18,18 @@ from polysweep.trainer.schedulers.scheduler import Gamma
 
 State = Mapping[str, Tensor]
 
+Objective = Callable[[Tensor], LossAndGrad]
+"""f: loss and gradient of the mini-batch at rows (K, P)."""
 
-Oracle = Callable[[Tensor], LossAndGrad]
-"""Evaluates the mini-batch at rows (K, P)."""
+StepSize = Callable[[LossAndGrad, Tensor, Tensor], Gamma]
+"""gamma (K,) from loss and gradient at e, the perturbation s (K, P) and the step t (); called once in a step."""
 
-
-StepSize = Callable[[LossAndGrad, Tensor], Gamma]
-"""The rows' step sizes (K,) from the pass at e and the ascent e - x (K, P); to be called once in a step."""
+Radius = Callable[[Tensor, Tensor], Tensor]
+"""rho_t (K,) from the step t () and the radius (K,) that the configs ask for."""
 
 
 class StepResult(NamedTuple):
-    """The next rows (K, P), the next state, and what the step saw: the passes at x and at e, the step sizes."""
+    """The rows (K, P) and the state after a step, loss and gradient at x and at e, and the step sizes."""
 
     theta: Tensor
     state: State
@@ -37,47 +38,75 @@ class StepResult(NamedTuple):
     gamma: Gamma
 
 
-class Descent:
-    """The descent step that the families share: weight decay and heavy-ball momentum act here only.
+class Optimizer:
+    r"""A family of update rules whose rows can share a stack.
 
-    direction = grad + weight_decay * theta; velocity = momentum * velocity + direction; theta - gamma * velocity.
+        e = x + s                              s by `perturbation`
+        v = momentum v + d + weight_decay x    d by `direction`
+        x - gamma v                            gamma by the scheduler
+
+    A rule is a subclass that writes `perturbation` and `direction`, and `init` where it keeps a state; one that does
+    not fit this template writes `update`. None of them may ask for a value: a step must not wait for the device.
+    `factory_kwargs` are device and dtype of new tensors.
     """
 
-    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._weight_decay = torch.tensor([[c.weight_decay] for c in configs], **place)
-        self._decays = any(c.weight_decay for c in configs)
-        self._momentum = torch.tensor([[c.momentum or 0.0] for c in configs], **place)
-        self._has_momentum = any(c.momentum for c in configs)
+    is_perturbed: ClassVar[bool] = True  # False: e = x always, and the gradient at x is used for both
 
-    def initial(self, theta: Tensor) -> State:
-        """The velocity, where a row has momentum."""
+    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+        self.configs = configs
+        self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.scheduled_radius: Radius = lambda t, rho: rho  # noqa: ARG005  # the stack puts its schedulers' here
+        self._weight_decay = self.column([config.weight_decay for config in configs])
+        self._momentum = self.column([config.momentum or 0.0 for config in configs])
+        self._has_weight_decay = any(config.weight_decay for config in configs)
+        self._has_momentum = any(config.momentum for config in configs)
+
+    def column(self, values: Sequence[float]) -> Tensor:
+        """One number of every row, as (K, 1)."""
+        return torch.tensor(values, **self.factory_kwargs).unsqueeze(1)
+
+    def option(self, name: str) -> Tensor:
+        """A number of every row's `optimizer_options`, as (K, 1)."""
+        return self.column([float(config.optimizer_options[name]) for config in self.configs])
+
+    def init(self, theta: Tensor) -> State:
+        """The state before step 0 for rows (K, P): by name, tensors (K, ...) that a trial's checkpoint keeps."""
         return {"velocity": torch.zeros_like(theta)} if self._has_momentum else {}
 
-    def __call__(self, theta: Tensor, state: State, grad: Tensor, gamma: Gamma) -> tuple[Tensor, State]:
-        direction = grad + self._weight_decay * theta if self._decays else grad
+    def perturbation(self, at_x: LossAndGrad, state: State, t: Tensor) -> tuple[Tensor, State]:  # noqa: ARG002
+        """s = e - x (K, P), and the next state; here 0."""
+        return torch.zeros_like(at_x.grad), state
+
+    def direction(self, at_e: LossAndGrad, state: State) -> tuple[Tensor, State]:
+        """d (K, P), before weight decay and momentum, and the next state; here the gradient at e."""
+        return at_e.grad, state
+
+    def update(self, f: Objective, step_size: StepSize, x: Tensor, state: State, t: Tensor) -> StepResult:
+        """Step t = 0, 1, ..., a tensor (), of rows x (K, P); evaluates f and changes nothing."""
+        at_x = f(x)
+        s, state = self.perturbation(at_x, state, t)
+        at_e = f(x + s) if self.is_perturbed else at_x
+        gamma = step_size(at_e, s, t)
+        d, state = self.direction(at_e, state)
+        x, state = self.descend(x, d, gamma, state)
+        return StepResult(x, state, at_x, at_e, gamma)
+
+    def descend(self, x: Tensor, d: Tensor, gamma: Gamma, state: State) -> tuple[Tensor, State]:
+        """x - gamma v with v = momentum v + d + weight_decay x, (K, P), and the state with the new `velocity`."""
+        if self._has_weight_decay:
+            d = d + self._weight_decay * x
         if self._has_momentum:
-            # A row without momentum takes the direction itself, so its bits do not depend on its neighbours.
-            velocity = self._momentum * state["velocity"] + direction
-            direction = torch.where(self._momentum > 0, velocity, direction)
-            state = {"velocity": direction}
-        return theta - gamma.value.unsqueeze(1) * direction, state
+            # A row without momentum takes d itself, so that its bits do not depend on its neighbours.
+            v = torch.where(self._momentum > 0, self._momentum * state["velocity"] + d, d)
+            return self.move(x, v, gamma), {**state, "velocity": v}
+        return self.move(x, d, gamma), state
+
+    def move(self, x: Tensor, v: Tensor, gamma: Gamma) -> Tensor:
+        """x - gamma v, (K, P)."""
+        return x - gamma.value.unsqueeze(1) * v
 
 
-class Optimizer(ABC):
-    """A family of update rules whose rows can share a stack. Subclass it and write `propose`.
-
-    Nothing in a step may ask for a value. `descend` is the step with weight decay and momentum.
-    """
-
-    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        self.place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.descend = Descent(configs, device, dtype)
-
-    def initial(self, theta: Tensor) -> State:
-        """What is remembered from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
-        return self.descend.initial(theta)
-
-    @abstractmethod
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:
-        """The update of step t = 0, 1, ..., a tensor (); evaluates the oracle and changes nothing."""
+def along_gradient(at_x: LossAndGrad, length: Tensor) -> Tensor:
+    """length grad f(x) / ||grad f(x)|| with length (K, 1), and 0 where the gradient is 0: (K, P)."""
+    norm = at_x.norm.unsqueeze(1)
+    return torch.where(norm > 0, length / norm, 0.0) * at_x.grad

@@ -1,7 +1,4 @@
-"""Optimizers of a stack: each proposes the next rows from gradients that an oracle evaluates.
-
-Notation of the paper: x is the current row of theta, e = x + ascent the perturbed point, f the mini-batch loss.
-"""
+"""Stochastic gradient descent, USAM and SAM. Notation as in `trainer.optimizers.optimizer`."""
 
 from __future__ import annotations
 
@@ -11,71 +8,57 @@ import torch
 from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.convex.baseline_schedulers import Decreasing, published_radius
-from polysweep.trainer.optimizers.optimizer import Optimizer, Oracle, State, StepResult, StepSize
+from polysweep.trainer.optimizers.optimizer import Optimizer, State
+from polysweep.trainer.passes import LossAndGrad
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent: x - gamma (grad f(x) + weight_decay x). With `polyak` it is SPS_max."""
+    r"""Stochastic gradient descent: one evaluation a step, at x.
 
-    def propose(
-        self,
-        oracle: Oracle,
-        step_size: StepSize,
-        theta: Tensor,
-        state: State,
-        step: Tensor,  # noqa: ARG002
-    ) -> StepResult:
-        """One pass at x; e = x."""
-        x = oracle(theta)
-        gamma = step_size(x, torch.zeros_like(x.grad))
-        new, state = self.descend(theta, state, x.grad, gamma)
-        return StepResult(new, state, x, x, gamma)
+        s = 0
+        d = grad f(x)
 
+    With the scheduler `polyak` it is SPS_max of Loizou et al. 2021.
+    """
 
-def decay_power(config: TrialConfig) -> float:
-    """p of rho_t = rho / (t + 1)^p."""
-    return {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}[config.rho_schedule or "constant"]
+    is_perturbed = False
 
 
 class SharpnessAware(Optimizer):
     r"""USAM and SAM, the rows of one family.
 
-        e = x + rho_t grad f(x)                      (USAM)
-        e = x + rho_t grad f(x) / ||grad f(x)||      (SAM; e = x where the gradient is zero)
-        x - gamma (grad f(e) + weight_decay x)
+        s = rho_t grad f(x)                      (USAM)
+        s = rho_t grad f(x) / ||grad f(x)||      (SAM; 0 where the gradient is 0)
+        d = grad f(x + s)
 
-    rho_t is rho, rho / sqrt(t + 1) or rho / (t + 1) by `rho_schedule`, or what a published baseline fixes. Weight decay
-    enters neither the perturbation nor the Polyak numerator. Source: eqs. (USAM) and (SAM) of the paper's introduction,
-    Algorithm 1, and the published package `sam-sps`.
+    rho_t is rho / (t + 1)^p with p = 0, 1/2 or 1 by `rho_schedule`, or what the row's scheduler fixes. Weight decay
+    enters neither s nor the numerator of the Polyak step size. Source: eqs. (USAM) and (SAM) of the paper's
+    introduction, Algorithm 1, and the published package `sam-sps`.
     """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._rho = torch.tensor([published_radius(c) if c.rho is None else c.rho for c in configs], **self.place)
-        self._normalised = torch.tensor([c.optimizer == "sam" for c in configs], device=device)
-        self._normalises = any(c.optimizer == "sam" for c in configs)
-        self._decay = torch.tensor([decay_power(c) for c in configs], **self.place)
-        self._decays = any(decay_power(c) for c in configs)
-        self._follows = Decreasing.of(configs, device, dtype)
+        self._rho = torch.tensor([config.rho or 0.0 for config in configs], **self.factory_kwargs)
+        self._power = torch.tensor([decay_power(config) for config in configs], **self.factory_kwargs)
+        self._is_sam = torch.tensor([config.optimizer == "sam" for config in configs], device=device)
+        self._has_sam = any(config.optimizer == "sam" for config in configs)
+        self._has_decay = any(decay_power(config) for config in configs)
 
-    def propose(self, oracle: Oracle, step_size: StepSize, theta: Tensor, state: State, step: Tensor) -> StepResult:
-        """A pass at x, a pass at e."""
-        x = oracle(theta)
-        ascent = self._scale(x.norm, step).unsqueeze(1) * x.grad
-        e = oracle(theta + ascent)
-        gamma = step_size(e, ascent)
-        new, state = self.descend(theta, state, e.grad, gamma)
-        return StepResult(new, state, x, e, gamma)
+    def perturbation(self, at_x: LossAndGrad, state: State, t: Tensor) -> tuple[Tensor, State]:
+        """See the class."""
+        factor = rho = self.scheduled_radius(t, self._radius(t))
+        if self._has_sam:
+            by_length = torch.where(at_x.norm > 0, rho / at_x.norm, 0.0)
+            factor = torch.where(self._is_sam, by_length, rho)
+        return factor.unsqueeze(1) * at_x.grad, state
 
-    def _scale(self, norm: Tensor, step: Tensor) -> Tensor:
-        """What the gradient at x is multiplied by: (K,)."""
-        rho = self._rho
-        if self._decays:
-            rho = torch.where(self._decay > 0, rho / (step.to(rho.dtype) + 1.0) ** self._decay, rho)
-        if self._follows is not None:
-            rho = self._follows.radius(step, rho)
-        if not self._normalises:
-            return rho
-        by_length = torch.where(norm > 0, rho / norm, torch.zeros_like(norm))
-        return torch.where(self._normalised, by_length, rho)
+    def _radius(self, t: Tensor) -> Tensor:
+        """rho / (t + 1)^p, (K,)."""
+        if not self._has_decay:
+            return self._rho
+        return torch.where(self._power > 0, self._rho / (t.to(self._rho.dtype) + 1.0) ** self._power, self._rho)
+
+
+def decay_power(config: TrialConfig) -> float:
+    """p of rho_t = rho / (t + 1)^p."""
+    return {"constant": 0.0, "inverse_sqrt": 0.5, "inverse": 1.0}[config.rho_schedule or "constant"]

@@ -16,9 +16,9 @@ class Constant(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._gamma = Gamma.of(torch.tensor([c.lr for c in configs], **self.place))
+        self._gamma = Gamma.of(torch.tensor([c.lr for c in configs], **self.factory_kwargs))
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
         return self._gamma, state
 
@@ -28,14 +28,14 @@ class Cosine(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._now = torch.zeros(len(configs), **self.place)
+        self._now = torch.zeros(len(configs), **self.factory_kwargs)
 
     def start_epoch(self, epoch: int) -> None:
         """See `Scheduler`."""
         values = [cosine(c.lr or 0.0, c.lr_min or 0.0, epoch, c.epochs) for c in self.configs]
-        self._now.copy_(torch.tensor(values, **self.place))
+        self._now.copy_(torch.tensor(values, **self.factory_kwargs))
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
         return Gamma.of(self._now), state
 

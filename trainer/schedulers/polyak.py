@@ -1,4 +1,4 @@
-"""Step sizes of a stack: constant, cosine, the paper's Stochastic Polyak Scheduler, and the user's own."""
+"""The paper's Polyak step sizes: the Stochastic Polyak Scheduler, and the deterministic one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ class Polyak(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._lower_bound = torch.tensor([c.lower_bound for c in configs], **self.place)
-        self._cap = torch.tensor([c.gamma_b for c in configs], **self.place)
+        self._lower_bound = torch.tensor([c.lower_bound for c in configs], **self.factory_kwargs)
+        self._cap = torch.tensor([c.gamma_b for c in configs], **self.factory_kwargs)
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
-        return polyak(seen.loss, self._lower_bound, seen.grad, seen.ascent, self._cap, seen.square), state
+        return polyak(
+            context.loss, self._lower_bound, context.grad, context.perturbation, self._cap, context.square
+        ), state
 
 
 class DeterministicPolyak(Scheduler):
@@ -33,22 +35,22 @@ class DeterministicPolyak(Scheduler):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
-        self._zero = torch.zeros(len(configs), **self.place)
+        self._zero = torch.zeros(len(configs), **self.factory_kwargs)
         self._never = torch.zeros(len(configs), dtype=torch.bool, device=device)
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
-        assert seen.gap is not None, "the config sees to it"
-        excess = seen.gap - torch.linalg.vecdot(seen.grad, seen.ascent)
+        assert context.gap is not None, "the config sees to it"
+        excess = context.gap - torch.linalg.vecdot(context.grad, context.perturbation)
         zeroed = excess <= 0
-        return Gamma(torch.where(zeroed, self._zero, excess / seen.square), self._never, zeroed), state
+        return Gamma(torch.where(zeroed, self._zero, excess / context.square), self._never, zeroed), state
 
 
 def polyak(
     loss: Tensor,
     lower_bound: Tensor,
     grad: Tensor,
-    ascent: Tensor,
+    perturbation: Tensor,
     cap: Tensor,
     square: Tensor | None = None,
 ) -> Gamma:
@@ -56,14 +58,14 @@ def polyak(
 
         gamma = min{ [f(e) - l - <grad f(e), e - x>]_+ / ||grad f(e)||^2, gamma_b }
 
-    `loss` f(e), `lower_bound` l and `cap` gamma_b are (K,); `grad` at e and `ascent` e - x are (K, P); `square` (K,) is
-    ||grad f(e)||^2 where it is known. With e = x it
-    is SPS_max of Loizou et al. 2021. gamma is 0 where the numerator is not positive (`zeroed`), and the cap where the
-    gradient is zero but the numerator is positive; it is never NaN for finite input.
+    `loss` f(e), `lower_bound` l and `cap` gamma_b are (K,); `grad` at e and `perturbation` e - x are (K, P); `square`
+    (K,) is ||grad f(e)||^2 if it is known. With e = x it is SPS_max of Loizou et al. 2021. gamma is 0 where the
+    numerator is not positive (`zeroed`), and the cap where the gradient is zero but the numerator is positive; it is
+    never NaN for finite input.
 
     Source: eq. (Stochastic Polyak Scheduler) of sections 2.3 and 4.3 and Algorithm 1 of the paper.
     """
-    excess = loss - lower_bound - torch.linalg.vecdot(grad, ascent)
+    excess = loss - lower_bound - torch.linalg.vecdot(grad, perturbation)
     gamma = excess / (torch.linalg.vecdot(grad, grad) if square is None else square)
     zeroed = excess <= 0
     capped = ~zeroed & (gamma >= cap)

@@ -30,30 +30,32 @@ class Gamma(NamedTuple):
         return cls(value, never, never)
 
 
-class StepContext:
-    """What a step shows at e: `loss` f(e) (K,), `grad` (K, P), `ascent` e - x (K, P); `step` is t = 0, 1, ..., ().
+class StepContext(NamedTuple):
+    """What a scheduler may read: loss and gradient at e, the perturbation e - x (K, P), and t = 0, 1, ..., ()."""
 
-    `square` (K,) is ||grad||^2; `gap` (K,) is f(e) - f* without cancellation, None where nobody knows it.
-    """
-
-    def __init__(self, e: LossAndGrad, ascent: Tensor, step: Tensor) -> None:
-        self._e = e
-        self.grad, self.ascent, self.step = e.grad, ascent, step
+    at_e: LossAndGrad
+    perturbation: Tensor
+    step: Tensor
 
     @property
     def loss(self) -> Tensor:
         """f(e), (K,)."""
-        return self._e.loss
+        return self.at_e.loss
+
+    @property
+    def grad(self) -> Tensor:
+        """grad f(e), (K, P)."""
+        return self.at_e.grad
 
     @property
     def square(self) -> Tensor:
         """||grad f(e)||^2, (K,)."""
-        return self._e.square
+        return self.at_e.square
 
     @property
     def gap(self) -> Tensor | None:
-        """f(e) - f*, (K,)."""
-        return self._e.gap
+        """f(e) - f* without cancellation, (K,); None where f* is not known."""
+        return self.at_e.gap
 
 
 class Scheduler(ABC):
@@ -65,57 +67,76 @@ class Scheduler(ABC):
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self.configs = configs
-        self.place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
 
-    def initial(self) -> State:
-        """What the rule remembers from step to step, by name, each tensor (K, ...): kept in every row's checkpoint."""
+    def init(self) -> State:
+        """The rule's state before step 0: by name, tensors (K, ...) that a trial's checkpoint keeps."""
         return {}
 
     def start_epoch(self, epoch: int) -> None:  # noqa: B027
         """Called before epoch t = 0, 1, ...; writes into tensors in place, as a step may be a captured graph."""
 
     @abstractmethod
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, State]:
-        """The step sizes, and what is remembered next."""
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
+        """The step sizes, and the next state."""
+
+    def radius(self, step: Tensor, rho: Tensor) -> Tensor:  # noqa: ARG002
+        """rho_t (K,) of step t () from the configs' radius (K,): for a scheduler that fixes the radius itself."""
+        return rho
 
 
 class StepSizes:
-    """The schedulers of a stack's rows: a row-wise selection, so that a row's bits do not depend on its neighbours."""
+    """The schedulers of a stack's rows: every row goes by its own, whatever the rules of its neighbours."""
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
-        self._rules: dict[str, tuple[Scheduler, Tensor]] = {}
+        self._rules: dict[str, Scheduler] = {}
+        self._rows: dict[str, Tensor] = {}  # by rule, which rows are its own: (K,) bool
         for name in dict.fromkeys(config.scheduler for config in configs):
-            own = [config.scheduler == name for config in configs]
-            stand_in = configs[own.index(True)]  # for the rows that are another's: computed and dropped
-            members = [config if mine else stand_in for config, mine in zip(configs, own, strict=True)]
-            rule: Scheduler = component("scheduler", name).load()(members, device, dtype)
-            self._rules[name] = (rule, torch.tensor(own, device=device))
+            is_own = [config.scheduler == name for config in configs]
+            stand_in = configs[is_own.index(True)]  # for rows of another rule: computed and dropped
+            members = [config if own else stand_in for config, own in zip(configs, is_own, strict=True)]
+            self._rules[name] = component("scheduler", name).load()(members, device, dtype)
+            self._rows[name] = torch.tensor(is_own, device=device)
+        self._of_radius = [name for name, rule in self._rules.items() if _fixes_radius(rule)]
 
-    def initial(self) -> dict[str, Tensor]:
-        """What the rules remember, by `scheduler/name`."""
-        return {
-            f"{name}/{key}": value for name, (rule, _) in self._rules.items() for key, value in rule.initial().items()
-        }
+    def init(self) -> dict[str, Tensor]:
+        """The states of all rules before step 0, by `scheduler/name`."""
+        return {key: value for name, rule in self._rules.items() for key, value in _prefixed(name, rule.init()).items()}
 
     def start_epoch(self, epoch: int) -> None:
         """Tell the rules that epoch t = 0, 1, ... begins."""
-        for rule, _ in self._rules.values():
+        for rule in self._rules.values():
             rule.start_epoch(epoch)
 
-    def gamma(self, seen: StepContext, state: State) -> tuple[Gamma, dict[str, Tensor]]:
-        """Every row's step size by its own rule, and what the rules remember next."""
-        if len(self._rules) == 1 and not state:
-            ((name, (rule, _)),) = self._rules.items()
-            gamma, new = rule.gamma(seen, {})
-            return gamma, {f"{name}/{key}": value for key, value in new.items()}
-        chosen: Gamma | None = None
-        after: dict[str, Tensor] = {}
-        for name, (rule, own) in self._rules.items():
-            mine = {k.removeprefix(f"{name}/"): v for k, v in state.items() if k.startswith(f"{name}/")}
-            gamma, new = rule.gamma(seen, mine)
-            after |= {f"{name}/{key}": value for key, value in new.items()}
-            if chosen is not None:
-                gamma = Gamma(*(torch.where(own, a, b) for a, b in zip(gamma, chosen, strict=True)))
-            chosen = gamma
-        assert chosen is not None
-        return chosen, after
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, dict[str, Tensor]]:
+        """Every row's step size by its own rule, and the next states of all rules."""
+        gammas: dict[str, Gamma] = {}
+        next_state: dict[str, Tensor] = {}
+        for name, rule in self._rules.items():
+            gammas[name], new = rule.gamma(context, _of(name, state))
+            next_state |= _prefixed(name, new)
+        first, *others = gammas
+        chosen = gammas[first]
+        for name in others:
+            chosen = Gamma(*(torch.where(self._rows[name], a, b) for a, b in zip(gammas[name], chosen, strict=True)))
+        return chosen, next_state
+
+    def radius(self, step: Tensor, rho: Tensor) -> Tensor:
+        """Every row's radius rho_t (K,): `rho` unless its scheduler fixes it."""
+        for name in self._of_radius:
+            rho = torch.where(self._rows[name], self._rules[name].radius(step, rho), rho)
+        return rho
+
+
+def _fixes_radius(rule: Scheduler) -> bool:
+    return getattr(type(rule), "radius", Scheduler.radius) is not Scheduler.radius
+
+
+def _prefixed(name: str, state: State) -> dict[str, Tensor]:
+    return {f"{name}/{key}": value for key, value in state.items()}
+
+
+def _of(name: str, state: State) -> dict[str, Tensor]:
+    """The part of the rule `name`, without its prefix."""
+    prefix = f"{name}/"
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

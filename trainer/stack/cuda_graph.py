@@ -58,7 +58,7 @@ class Replay:
         replay()
 
     def close(self) -> None:
-        """Let go of the captures and of their memory, now and not at some later garbage collection."""
+        """Release the captures and their memory now, not at some later garbage collection."""
         self._captured.clear()
 
     def _prepare(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:

@@ -60,7 +60,7 @@ class Monitor:
         self.by_step = False  # whether hits are looked for in every step: a captured graph calls nothing in between
         self._gaps: list[Tensor] = []
 
-    def initial(self, theta: Tensor) -> dict[str, Tensor]:
+    def init(self, theta: Tensor) -> dict[str, Tensor]:
         """The state at x^0."""
         start, distance = self._task.gap(theta), self._distance(theta)
         state = {
@@ -74,25 +74,23 @@ class Monitor:
             state |= {"distance": distance, "violations": violations, "lemmas": torch.zeros_like(violations[:, 0])}
         return state
 
-    def after(
-        self, state: State, theta: Tensor, proposal: StepResult, order: Tensor, step: Tensor
-    ) -> dict[str, Tensor]:
-        """The state after step t took rows `theta` (K, d) to those of `proposal` on the samples `order` (K, b)."""
+    def after(self, state: State, theta: Tensor, result: StepResult, order: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """The state after step t took rows `theta` (K, d) to those of `result` on the samples `order` (K, b)."""
         new = {**state, "sum": state["sum"] + theta}
-        if self._full and (gap := proposal.x.gap) is not None:
+        if self._full and (gap := result.x.gap) is not None:
             if self.by_step:
                 new["hits"] = self._hit(state, gap.unsqueeze(1), step.to(gap.dtype).view(1, 1))
             else:
                 self._gaps.append(gap)
         if self._checks:
-            distance = self._distance(proposal.theta)
+            distance = self._distance(result.theta)
             new |= {
                 "distance": distance,
-                "violations": state["violations"] + self._violated(state["distance"], distance, proposal, order, step),
+                "violations": state["violations"] + self._violated(state["distance"], distance, result, order, step),
                 "lemmas": state["lemmas"],
             }
             if any(self.covered):
-                new["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], proposal, step)
+                new["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], result, step)
         return new
 
     def at_record(self, state: State, theta: Tensor, active: Tensor, step: int) -> dict[str, Tensor]:
@@ -135,17 +133,17 @@ class Monitor:
         distance: Tensor = torch.linalg.vecdot(delta, delta)
         return distance
 
-    def _violated(self, before: Tensor, after: Tensor, proposal: StepResult, order: Tensor, step: Tensor) -> Tensor:
+    def _violated(self, before: Tensor, after: Tensor, result: StepResult, order: Tensor, step: Tensor) -> Tensor:
         """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
         rho = self._radius(step)
-        gamma, smooth = proposal.gamma.value, self._smooth
+        gamma, smooth = result.gamma.value, self._smooth
         least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
-        if self._full and proposal.x.gap is not None:
+        if self._full and result.x.gap is not None:
             noise = self._task.f_star - self._lower_bound
-            excess = proposal.x.gap + noise
+            excess = result.x.gap + noise
         else:
             noise = self._task.star_losses[order].mean(1) - self._lower_bound
-            excess = proposal.x.loss - self._lower_bound
+            excess = result.x.loss - self._lower_bound
         cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
         most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
         # x is rounded to eps ||x||, and x* is not found more exactly than `grain`; the gradient is off by a few eps of
@@ -154,8 +152,8 @@ class Monitor:
         grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
         off = FEW * EPS * smooth * size
         slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (size + grain) + 2 * gamma * off * size
-        applies = (smooth * rho <= 1 + ROUNDING) & (proposal.x.norm > 0)
-        blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / proposal.x.norm)
+        applies = (smooth * rho <= 1 + ROUNDING) & (result.x.norm > 0)
+        blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / result.x.norm)
         below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
         broken = torch.stack([below, after - before > most + slack], dim=1)
         return (broken & applies.unsqueeze(1)).to(torch.int64)
@@ -164,9 +162,9 @@ class Monitor:
         """rho_t, (K,)."""
         return self._rho / (step.to(self._rho.dtype) + 1) ** self._power if self._decays else self._rho
 
-    def _contradicted(self, distance: Tensor, proposal: StepResult, step: Tensor) -> Tensor:
+    def _contradicted(self, distance: Tensor, result: StepResult, step: Tensor) -> Tensor:
         """Whether an inequality of the auxiliary lemmas does not hold in this step: (K,) of 0 and 1."""
-        x, e, rho, smooth = proposal.x, proposal.e, self._radius(step), self._smooth
+        x, e, rho, smooth = result.x, result.e, self._radius(step), self._smooth
         product = torch.linalg.vecdot(e.grad, x.grad)
         exact = self._full and x.gap is not None and e.gap is not None
         at_x, at_e = (x.gap, e.gap) if exact else (x.loss, e.loss)

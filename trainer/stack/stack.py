@@ -27,10 +27,10 @@ from polysweep.trainer.tasks.loading import DTYPES, Task
 
 
 class Step(NamedTuple):
-    """What one step did. `counted` (K,) bool: rows that were updated; the rest are frozen. `everyone`: surely all."""
+    """One step: `updated` (K,) bool: the rows that it updated; the rest are frozen. `everyone`: known to be all."""
 
-    proposal: StepResult
-    counted: Tensor
+    result: StepResult
+    updated: Tensor
     everyone: bool
 
 
@@ -76,10 +76,11 @@ class Stack:
         self.step_sizes = StepSizes(configs, self.device, self.dtype)
         family = component("optimizer", first.optimizer).load()
         self._optimizer: Optimizer = family(configs, self.device, self.dtype)
+        self._optimizer.scheduled_radius = self.step_sizes.radius
         # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
-        self._own = {name: value.clone() for name, value in self._optimizer.initial(self.theta).items()}
-        self._remembered = self.step_sizes.initial()
-        self._followed = {} if self.monitor is None else self.monitor.initial(self.theta)
+        self.optimizer_state = {name: value.clone() for name, value in self._optimizer.init(self.theta).items()}
+        self.scheduler_state = self.step_sizes.init()
+        self.monitor_state = {} if self.monitor is None else self.monitor.init(self.theta)
         for name, tensor in self.state.items():
             if tensor.shape[:1] != (self.width,):
                 raise ValueError(f"state {name!r} has shape {tuple(tensor.shape)}; expected K = {self.width} first")
@@ -88,9 +89,9 @@ class Stack:
     def state(self) -> dict[str, Tensor]:
         """What optimizer, schedulers and monitor remember, each tensor (K, ...)."""
         return {
-            **{f"{_OPTIMIZER}/{name}": value for name, value in self._own.items()},
-            **self._remembered,
-            **{f"{_MONITOR}/{name}": value for name, value in self._followed.items()},
+            **{f"{_OPTIMIZER}/{name}": value for name, value in self.optimizer_state.items()},
+            **self.scheduler_state,
+            **{f"{_MONITOR}/{name}": value for name, value in self.monitor_state.items()},
         }
 
     @property
@@ -104,46 +105,47 @@ class Stack:
         No host sync: nothing here waits for the device.
         """
         self._oracles.begin(self.buffers)
-        remembered = self._remembered
+        scheduler_state = self.scheduler_state
 
-        def oracle(theta: Tensor) -> LossAndGrad:
+        def f(theta: Tensor) -> LossAndGrad:
             return self._oracles.pass_at(theta, images, labels)
 
-        def step_size(e: LossAndGrad, ascent: Tensor) -> Gamma:
-            nonlocal remembered
-            gamma, remembered = self.step_sizes.gamma(StepContext(e, ascent, step), remembered)
+        def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
+            nonlocal scheduler_state
+            gamma, scheduler_state = self.step_sizes.gamma(StepContext(at_e, perturbation, t), scheduler_state)
             return gamma
 
-        proposal = self._optimizer.propose(oracle, step_size, self.theta, self._own, step)
+        result = self._optimizer.update(f, step_size, self.theta, self.optimizer_state, step)
         buffers = self._oracles.statistics()
-        counted, everyone = self._finite(proposal)
-        followed = self._followed
+        updated, everyone = self._finite(result)
+        monitor_state = self.monitor_state
         if self.monitor is not None:
-            followed = self.monitor.after(followed, self.theta, proposal, labels, step)
+            monitor_state = self.monitor.after(monitor_state, self.theta, result, labels, step)
         if everyone:
-            self.theta, self.buffers = proposal.theta, buffers
-            self._own, self._remembered, self._followed = dict(proposal.state), remembered, followed
+            self.theta, self.buffers = result.theta, buffers
+            self.optimizer_state, self.scheduler_state = dict(result.state), scheduler_state
+            self.monitor_state = monitor_state
         else:
-            self.theta = _where(counted, proposal.theta, self.theta)
+            self.theta = _where(updated, result.theta, self.theta)
             self.buffers = Buffers(
-                _where(counted, buffers.floats, self.buffers.floats),
-                _where(counted, buffers.counters, self.buffers.counters),
+                _where(updated, buffers.floats, self.buffers.floats),
+                _where(updated, buffers.counters, self.buffers.counters),
             )
-            self._own = {name: _where(counted, proposal.state[name], old) for name, old in self._own.items()}
-            self._remembered = {name: _where(counted, remembered[name], old) for name, old in self._remembered.items()}
-            self._followed = {name: _where(counted, followed[name], old) for name, old in self._followed.items()}
-        self.active = counted
-        return Step(proposal, counted, everyone)
+            self.optimizer_state = _where_named(updated, result.state, self.optimizer_state)
+            self.scheduler_state = _where_named(updated, scheduler_state, self.scheduler_state)
+            self.monitor_state = _where_named(updated, monitor_state, self.monitor_state)
+        self.active = updated
+        return Step(result, updated, everyone)
 
-    def _finite(self, proposal: StepResult) -> tuple[Tensor, bool]:
-        """The rows that go on, (K,), and whether they are surely all of them."""
+    def _finite(self, result: StepResult) -> tuple[Tensor, bool]:
+        """The rows that go on, (K,), and whether they are known to be all of them."""
         all_active = self.may_ask and self.are_all_active()
         # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
-        if all_active and self.monitor is not None and math.isfinite(proposal.theta.sum().item()):
+        if all_active and self.monitor is not None and math.isfinite(result.theta.sum().item()):
             return self.active, True
-        seen = proposal.theta.sum(1)
+        seen = result.theta.sum(1)
         if self.monitor is None:
-            x, e = proposal.x, proposal.e
+            x, e = result.x, result.e
             seen = seen + x.loss + e.loss + x.norm + e.norm
             if all_active and math.isfinite(seen.sum().item()):
                 return self.active, True
@@ -163,13 +165,13 @@ class Stack:
     def measure(self, step: int) -> dict[str, Tensor]:
         """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
         assert self.monitor is not None, "only of a convex task"
-        followed = self.monitor.at_record(self._followed, self.theta, self.active, step)
-        found = self.monitor.measure(followed, self.theta, step)
+        monitor_state = self.monitor.at_record(self.monitor_state, self.theta, self.active, step)
+        found = self.monitor.measure(monitor_state, self.theta, step)
         if self.may_ask:
-            self._followed = followed
+            self.monitor_state = monitor_state
         else:  # a captured graph goes on writing into the same tensors
-            for name, tensor in self._followed.items():
-                tensor.copy_(followed[name])
+            for name, tensor in self.monitor_state.items():
+                tensor.copy_(monitor_state[name])
         # A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
         measured = torch.stack([found[name] for name in PROBLEM_METRICS])
         self.freeze(measured.isfinite().all(0))
@@ -191,7 +193,7 @@ class Stack:
         self.theta, floats, counters, self.active, *state = tensors
         self.buffers = Buffers(floats, counters)
         rest = iter(state)
-        for part in (self._own, self._remembered, self._followed):
+        for part in (self.optimizer_state, self.scheduler_state, self.monitor_state):
             part.update(zip(part, rest, strict=False))
 
     def row_state(self, row: int, tensors: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
@@ -233,9 +235,14 @@ _OPTIMIZER, _MONITOR = ":optimizer", ":monitor"  # no scheduler's name begins li
 _INTERNAL = (f"{_OPTIMIZER}/", f"{_MONITOR}/")
 
 
-def _where(counted: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def _where(updated: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """New rows where they count, old ones elsewhere: (K,), (K, ...), (K, ...)."""
-    return torch.where(counted.view(-1, *[1] * (new.dim() - 1)), new, old)
+    return torch.where(updated.view(-1, *[1] * (new.dim() - 1)), new, old)
+
+
+def _where_named(updated: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`_where` of every tensor of a state."""
+    return {name: _where(updated, new[name], tensor) for name, tensor in old.items()}
 
 
 class _Row(NamedTuple):

@@ -20,7 +20,7 @@ class Buffers(NamedTuple):
 
 
 class Layout:
-    """Where named tensors lie in the rows of a matrix (K, P)."""
+    """The place of named tensors in the rows of a matrix (K, P)."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self.names = list(tensors)
@@ -156,7 +156,7 @@ def flatten(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 
 def _share(tensors: Sequence[Tensor], empty: torch.dtype) -> Tensor:
-    """Make the tensors views of one flat tensor, which is returned; of the dtype `empty` where there is none."""
+    """Make the tensors views of one flat tensor, which is returned; of the dtype `empty` if there are none."""
     if not tensors:
         return torch.zeros(0, dtype=empty)
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

@@ -148,7 +148,7 @@ class Cifar:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _extracted(self, dataset: Any, roots: Sequence[Path]) -> Path:
-        """The root that has the extracted files; where none has, the last one gets them from the archive.
+        """The root that has the extracted files; if neither has, the last one gets them from the archive.
 
         The first root is the data folder, the last one can be written. Without an archive in either it is downloaded.
         """

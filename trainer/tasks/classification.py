@@ -19,7 +19,7 @@ from polysweep.trainer.tasks.images import Images, Normalisation
 
 @dataclass(frozen=True)
 class Classification:
-    """A classification task with cross-entropy loss; `val` is None where nothing is held out.
+    """A classification task with cross-entropy loss; `val` is None if no image is held out.
 
     `cutout` is the side of the square of the augmentation `crop+flip+cutout`.
     """

@@ -1,9 +1,4 @@
-"""Named random streams, resident images and their order.
-
-A stream is derived from a trial's seed and the stream's own name alone: trials that differ only in rho start from
-the same weights and see the same batches (paired seeds), and a trial continued at epoch t draws what the
-uninterrupted one drew.
-"""
+"""Labelled images that stay on the device, and their normalisation."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ class Images:
         return len(self.labels if self.rows is None else self.rows)
 
     def positions(self, order: Tensor) -> Tensor:
-        """Where the `order`-th images of this set lie in `images`."""
+        """The indices into `images` of the `order`-th images of this set."""
         return order if self.rows is None else self.rows[order]
 
     def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:

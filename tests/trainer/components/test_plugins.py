@@ -39,7 +39,7 @@ def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, 
 def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
     config = own(scheduler="my_lab.rules:DecSPS", scheduler_options={"c0": 2.0}, gamma_b=0.8, rho=0.1)
     rule = StepSizes([config], torch.device("cpu"), torch.float64)
-    state, random = rule.initial(), np.random.default_rng(0)
+    state, random = rule.init(), np.random.default_rng(0)
     reach = 2.0 * 0.8
     for t in range(20):
         loss, grad, ascent = random.normal(), random.normal(size=3), random.normal(size=3)
@@ -111,7 +111,8 @@ def test_an_entry_point_gives_a_short_name(lab: Path) -> None:
         ("scheduler", "broken:Rule", "broken has no Rule"),
         ("scheduler", "broken:Halving", r"lacks start_epoch\(\), gamma\(\)"),
         ("scheduler", "broken:Unwritten", r"lacks gamma\(\)"),
-        ("optimizer", "broken:Halving", r"lacks propose\(\)"),
+        ("optimizer", "broken:Halving", r"lacks update\(\)"),
+        ("optimizer", "broken:OldNames", r"defines propose\(\), which is now called update\(\)"),
         ("model", "broken:number", "is a int; a model is a class or a function"),
         ("model", "broken:wrong_field", "declares the use of 'learning_rate'"),
         ("model", "broken:", "is no import path"),

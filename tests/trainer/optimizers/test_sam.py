@@ -175,7 +175,7 @@ def tensors(*values: float) -> Tensor:
 
 
 def test_polyak_solves_a_quadratic_as_the_formula_says() -> None:
-    """f(e) = 2, l = 1, grad = (2, 0), ascent = (0.25, 7): gamma = (2 - 1 - 0.5) / 4 = 0.125."""
+    """f(e) = 2, l = 1, grad = (2, 0), perturbation = (0.25, 7): gamma = (2 - 1 - 0.5) / 4 = 0.125."""
     rule = polyak(tensors(2), tensors(1), tensors(2, 0).view(1, 2), tensors(0.25, 7).view(1, 2), tensors(1))
     assert rule.value.tolist() == [0.125]
     assert not rule.capped.any() and not rule.zeroed.any()
@@ -206,13 +206,13 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
         at.append(theta)
         return LossAndGrad(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
 
-    def step_size(e: LossAndGrad, ascent: Tensor) -> Gamma:
-        return stack.step_sizes.gamma(StepContext(e, ascent, torch.tensor(0)), {})[0]
+    def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
+        return stack.step_sizes.gamma(StepContext(at_e, perturbation, t), {})[0]
 
-    proposal = stack._optimizer.propose(flat, step_size, stack.theta, {}, torch.tensor(0))
+    result = stack._optimizer.update(flat, step_size, stack.theta, {}, torch.tensor(0))
     assert all(torch.equal(theta, stack.theta) for theta in at)
-    assert torch.equal(proposal.theta, stack.theta)
-    assert proposal.gamma.value.tolist() == [gamma]
+    assert torch.equal(result.theta, stack.theta)
+    assert result.gamma.value.tolist() == [gamma]
 
 
 def test_cosine_equals_the_papers_recursion() -> None:

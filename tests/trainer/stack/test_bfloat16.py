@@ -41,7 +41,7 @@ def dtypes_of_a_step(width: int, precision: str) -> tuple[set[torch.dtype], set[
         if isinstance(layer, nn.Conv2d | nn.Linear | nn.BatchNorm2d):
             layer.register_forward_hook(look)
     batch = stack.task.mini_batch(torch.arange(64).expand(width, 64), None, None)
-    done = stack.step(*batch, torch.tensor(0)).proposal
+    done = stack.step(*batch, torch.tensor(0)).result
     assert done.x.loss.dtype == done.x.grad.dtype == done.x.logits.dtype == stack.dtype
     assert bool(torch.isfinite(done.x.grad).all())
     return products, statistics, stack

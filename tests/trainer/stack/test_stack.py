@@ -74,7 +74,7 @@ def test_a_stack_of_one_has_bitwise_the_gradients_and_statistics_of_the_plain_mo
     loss = F.cross_entropy(module(images[0]), labels[0])
     grads = torch.autograd.grad(loss, list(module.parameters()))
     done = stack.step(images, labels, step)
-    assert torch.equal(done.proposal.x.grad[0], torch.cat([g.reshape(-1) for g in grads]))
+    assert torch.equal(done.result.x.grad[0], torch.cat([g.reshape(-1) for g in grads]))
     assert torch.equal(stack.buffers.floats[0], flat_buffers(module))
 
 
