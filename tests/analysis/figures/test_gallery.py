@@ -34,12 +34,13 @@ from polysweep.analysis.figures.scores import robustness_scores
 from polysweep.analysis.figures.styles import looks_of
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.formats import latex_escaped, render
+from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.mean_std import mean_std_table, row_verdicts
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.subset import only, parse_only
 from polysweep.analysis.tables.wording import axis_label, drawable, in_unicode, shortened, value_text, wrapped
+from polysweep.analysis.tables.writers import latex_escaped
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
