@@ -202,8 +202,8 @@ def theory(
     from polysweep.analysis.figures.files import require_kinds, write
     from polysweep.analysis.tables.spreadsheet import to_csv
     from polysweep.analysis.theory.checks import checks, methods
-    from polysweep.analysis.theory.curves import lines_of
     from polysweep.analysis.theory.figures import theory_figures
+    from polysweep.analysis.theory.lines import lines_of
     from polysweep.analysis.theory.text import render_theory
 
     wanted = _fields(kinds) or ()

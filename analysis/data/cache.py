@@ -82,24 +82,19 @@ class Cached:
 
     def updated(self, ids: Sequence[str], runs: pa.Table, history: pa.Table) -> Cached:
         """The runs `ids` in their order: those of `runs` with their `history`, all others as they are here."""
-        rows = np.asarray(runs["rows"].to_numpy(), dtype=np.int64)
-        placed = runs.append_column("shard", pa.array(np.full(len(rows), len(self.shards), dtype=np.int64)))
-        placed = placed.append_column("start", pa.array(np.cumsum(rows) - rows))
         fresh = set(runs_of(runs))
         here = self.places
-        keep = [here[trial_id] for trial_id in ids if trial_id not in fresh]
-        if keep:
-            kept = self.runs.take(pa.array(keep, pa.int64())).replace_schema_metadata(None)
-            placed = joined([kept, placed]) if placed.num_rows else kept
-        at = {trial_id: place for place, trial_id in enumerate(runs_of(placed))}
-        placed = placed.take(pa.array([at[trial_id] for trial_id in ids], pa.int64()))
-        total = int(np.sum(placed["rows"].to_numpy()))
-        if keep and len(self.shards) < MOST_SHARDS and history.num_rows <= SMALL * total:
-            return Cached(placed, (*self.shards, history))
-        used = (*self.shards, history) if keep else (history,)
-        if not keep:
-            placed = _replace(placed, "shard", np.zeros(placed.num_rows, dtype=np.int64))
-        return Cached(placed, used).compact()
+        kept = self.runs.take(pa.array([here[trial_id] for trial_id in ids if trial_id not in fresh], pa.int64()))
+        shards = (*self.shards, history) if kept.num_rows else (history,)
+        added = _placed(runs, len(shards) - 1)
+        tables = [table for table in (kept.replace_schema_metadata(None), added) if table.num_rows]
+        updated = Cached(_in_order(joined(tables) if tables else added, ids), shards)
+        return updated if kept.num_rows and self._takes_a_shard(history, updated) else updated.compact()
+
+    def _takes_a_shard(self, history: pa.Table, updated: Cached) -> bool:
+        """Whether a change is small enough, and the shards few enough, to leave those that there are as they are."""
+        rows = int(np.sum(updated.runs["rows"].to_numpy()))
+        return len(self.shards) < MOST_SHARDS and history.num_rows <= SMALL * rows
 
     def compact(self) -> Cached:
         """The same in one shard, the runs one after the other."""
@@ -228,6 +223,19 @@ def shard_columns(shard: File | pa.Table) -> list[str]:
     """The columns of a shard."""
     names: list[str] = shard.source.schema_arrow.names if isinstance(shard, File) else shard.column_names
     return names
+
+
+def _placed(runs: pa.Table, shard: int) -> pa.Table:
+    """The runs with where their rows are: in one shard, one run after the other."""
+    rows = np.asarray(runs["rows"].to_numpy(), dtype=np.int64)
+    placed = runs.append_column("shard", pa.array(np.full(len(rows), shard, dtype=np.int64)))
+    return placed.append_column("start", pa.array(np.cumsum(rows) - rows))
+
+
+def _in_order(runs: pa.Table, ids: Sequence[str]) -> pa.Table:
+    """The rows of a table of runs in the order of `ids`."""
+    row_of = {trial_id: row for row, trial_id in enumerate(runs_of(runs))}
+    return runs.take(pa.array([row_of[trial_id] for trial_id in ids], pa.int64()))
 
 
 def _replace(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:

@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from polysweep.analysis.theory.curves import (FAILS, FINAL, HIT, PUBLISHED, MethodCurve)
 from polysweep.analysis.tables.selection import CAPPED
-from polysweep.analysis.tables.statistics import (LEVEL, Difference, difference, fewer_is_better, holm, p_text)
+from polysweep.analysis.tables.statistics import LEVEL, Difference, difference, fewer_is_better, holm, p_text
+from polysweep.analysis.theory.curves import FAILS, FINAL, HIT, PUBLISHED, MethodCurve
 from polysweep.trainer.convex import bounds
+from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
 from polysweep.trainer.history import HITS
-from polysweep.trainer.convex.guarantees import (decreasing_step, radius_and_step)
 
 VIOLATIONS: Final = ("gamma", "descent", "lemmas")
 

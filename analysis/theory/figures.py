@@ -11,14 +11,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from polysweep.analysis.theory.curves import (MethodCurve, Statement)
-from polysweep.analysis.figures.files import (NamedFigure, figure_name)
+from polysweep.analysis.figures.files import NamedFigure, figure_name
 from polysweep.analysis.figures.gallery import WIDTHS
 from polysweep.analysis.figures.panels import titled
-from polysweep.analysis.figures.styles import (axes_of, look_at, one_at_a_time)
+from polysweep.analysis.figures.styles import axes_of, look_at, one_at_a_time
+from polysweep.analysis.tables.wording import axis_label, drawable, equals, in_unicode
 from polysweep.analysis.theory.checks import by_problem
-from polysweep.analysis.tables.wording import (axis_label, drawable, equals, in_unicode)
-from polysweep.trainer.errors import (UserError, expected)
+from polysweep.analysis.theory.curves import MethodCurve, Statement
+from polysweep.trainer.errors import UserError, expected
 
 DASHES: Final = ("-", (0, (5, 1.2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 BOUND: Final = (0, (1, 2.2))

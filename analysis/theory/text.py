@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.theory.curves import (FAILS, MethodCurve)
 from polysweep.analysis.tables.writers import Entry, Table, markdown
-from polysweep.analysis.theory.checks import (VIOLATIONS, by_problem, checks, methods, verdicts)
+from polysweep.analysis.theory.checks import VIOLATIONS, by_problem, checks, methods, verdicts
+from polysweep.analysis.theory.curves import FAILS, MethodCurve
 
 LEVELS = ("1e-6", "1e-10")
 

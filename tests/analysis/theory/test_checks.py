@@ -15,16 +15,12 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from tests.support.project import ROOT
-from tests.support.loopback_wandb import Wandb
-from tests.support.made import ADDRESS, as_runs
-from tests.support.made import sweep as made_sweep
-from tests.support.project import copy_of_the_project
 
 from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
-from polysweep.analysis.theory.curves import MethodCurve, lines_of
+from polysweep.analysis.theory.curves import MethodCurve
 from polysweep.analysis.theory.figures import theory_figures
+from polysweep.analysis.theory.lines import lines_of
 from polysweep.analysis.theory.text import render_theory
 from polysweep.sweeps.job import Job
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -33,6 +29,10 @@ from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.problem import problem_of
 from polysweep.trainer.errors import UserError
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, as_runs
+from tests.support.made import sweep as made_sweep
+from tests.support.project import ROOT, copy_of_the_project
 
 SMALL = """
 name: theory-small
