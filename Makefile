@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart theory test test-all check bench schema clean
+.PHONY: quickstart theory test test-all check bench architecture pictures schema clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -37,6 +37,9 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/codespell
+	$(BIN)/python tools/words.py
 
 # Two at a time: most of a test's time is the start of a process.
 test: check
@@ -53,6 +56,13 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/theory.py
+
+architecture: .venv/installed-dev  ## the picture of the rooms, from the imports
+	$(BIN)/python tools/architecture.py
+
+pictures: architecture quickstart  ## also the README's plot, from the quickstart
+	$(BIN)/polysweep plot quickstart --store $(STORE) --out quickstart-plots --kinds png --width column
+	cp quickstart-plots/robustness.png docs/quickstart.png
 
 schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from polysweep.sweeps.spec.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json

@@ -1,39 +1,37 @@
-"""Every command of the README works when pasted."""
+"""Every command of the README and of the pages in docs/ works when pasted: one sweep for all of them."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.spec.spec import SweepSpec
+from tests.support.pages import blocks_of, pages
 from tests.support.processes import own_network
-from tests.support.project import ROOT, copy_of_the_project
-
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from tests.support.project import copy_of_the_project
 
 
 def commands() -> list[str]:
-    """The lines of the README's bash blocks, without those that run these tests and the benchmarks."""
-    blocks = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-    lines = [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
-    return [line for line in lines if not re.match(r"make (test|test-all|bench)\b", line)]
+    """The lines of the pages' bash blocks without their comments, each once, the README's first."""
+    blocks = [block for page in pages() for block in blocks_of(page, "bash")]
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in dict.fromkeys(lines) if line]
 
 
 def paste(project: Path) -> dict[str, str]:
-    """Run every command in order; by command, what it printed."""
+    """Run every command in order, with the environment active; by command, what it printed."""
     printed = {}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    environment["PATH"] = f"{project / '.venv/bin'}{os.pathsep}{environment['PATH']}"
     for command in commands():
         answer = subprocess.run(
             ["bash", "-c", command], cwd=project, capture_output=True, text=True, timeout=900, check=False,
             env=environment, preexec_fn=own_network,
         )  # fmt: skip
         assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
-        printed[command.partition("#")[0].strip()] = answer.stdout
+        printed[command] = answer.stdout
     return printed
 
 
@@ -47,9 +45,9 @@ def check(project: Path, printed: dict[str, str]) -> None:
         "quickstart-report.html",
     ):
         assert path in quickstart and (project / path).stat().st_size > 10_000
-    launched = printed[".venv/bin/polysweep launch sweeps/specs/quickstart.yaml"]
+    launched = printed["polysweep launch sweeps/specs/quickstart.yaml"]
     assert "nothing to start, all 72 trials have ended" in launched
-    assert "\\toprule" in printed[".venv/bin/polysweep table quickstart --format latex"]
+    assert "\\toprule" in printed["polysweep table quickstart --format latex"]
 
 
 def test_every_command_works_when_pasted(tmp_path: Path) -> None:
@@ -66,9 +64,3 @@ def test_every_command_works_when_pasted(tmp_path: Path) -> None:
 def test_the_whole_quickstart(tmp_path: Path) -> None:
     project = copy_of_the_project(tmp_path)
     check(project, paste(project))
-
-
-def test_the_example_specs_are_valid() -> None:
-    grid, bayes = [SweepSpec.parse(text, "README.md") for text in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)]
-    assert (grid.name, len(grid.trials)) == ("example", 2 * 72)
-    assert (bayes.name, bayes.points) == ("search", 30)
