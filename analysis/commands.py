@@ -63,7 +63,7 @@ def pull(
     What is not given is as at the last pull of the address.
     """
     from polysweep.analysis.data.address import Address, parse_filter, parse_mapping
-    from polysweep.analysis.data.from_wandb import counts
+    from polysweep.analysis.data.frames import counts
     from polysweep.analysis.data.pulling import pull as pull_runs
 
     Address.parse(address)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from polysweep.analysis.data.wandb_frames import Request, pulled_of
 from polysweep.sweeps.store.sweep_index import to_json
 from polysweep.trainer.errors import UserError
 
-__all__ = ["Request", "counts", "last_request", "pull_wandb", "read_wandb"]
+__all__ = ["Request", "last_request", "pull_wandb", "read_wandb"]
 
 
 def pull_wandb(
@@ -193,9 +192,3 @@ def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
         run_id: history.slice(int(ends[at] - lengths[at]), lengths[at]).drop_columns(["trial_id"])
         for run_id, at in grown
     }
-
-
-def counts(pulled: RunSet) -> str:
-    """`70 finished, 2 diverged`."""
-    found = Counter(pulled.runs["outcome"].tolist())
-    return ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet, plain
 from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
 from polysweep.analysis.tables.choice import select
@@ -72,8 +73,8 @@ class Published:
         return " or ".join(str(n) for n in sorted(set(self.cells["n"])))
 
 
-@dataclass(frozen=True)
-class Compared:
+@dataclass(frozen=True, repr=False)
+class Compared(Displayed):
     """`cells`: per published cell by reading our mean, std, n, and the difference with its interval. `claims`."""
 
     published: Published
@@ -82,6 +83,15 @@ class Compared:
     cells: pd.DataFrame
     claims: tuple[Claim, ...]
     selected_on: str
+
+    def headline(self) -> str:
+        """`made beside cifar: 12 of 192 published cells have runs here`."""
+        cells = f"{self.with_runs} of {len(self.cells)} published cells"
+        return f"{self.name} beside {self.published.name}: {cells} have runs here"
+
+    def overview(self) -> pd.DataFrame:
+        """The verdicts: `summary` as a frame."""
+        return pd.DataFrame(self.summary())
 
     @property
     def with_runs(self) -> int:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from polysweep.analysis.data.frames import plain
 from polysweep.analysis.tables.selection import Selection, shown
-from polysweep.analysis.theory.curves import COVERED, FINAL, HIT, PUBLISHED, MethodCurve, is_missing
+from polysweep.analysis.theory.curves import FINAL, HIT, PUBLISHED, MethodCurve, is_missing
+from polysweep.trainer.convex.coverage import ROUNDING as COVERED
 from polysweep.trainer.convex.problem import CONVEX, Problem, problem_of
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import PROBLEM_COLUMNS

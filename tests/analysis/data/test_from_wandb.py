@@ -14,7 +14,7 @@ import pytest
 import wandb
 
 from polysweep.analysis.data import wandb_api as project
-from polysweep.analysis.data.from_wandb import counts
+from polysweep.analysis.data.frames import counts
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.data.wandb_api import Project
 from polysweep.analysis.report.html import render_report
