@@ -13,9 +13,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from polysweep.analysis.data.frames import plain
+from polysweep.analysis.figures.epochs import require_history
 from polysweep.analysis.figures.files import image
-from polysweep.analysis.figures.gallery import figures, require_history
-from polysweep.analysis.published.comparison import Compared, NothingToCompareError, Published, compare, published_of
+from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.cells import Published
+from polysweep.analysis.published.comparison import Compared, NothingToCompareError, compare, published_of
 from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
 from polysweep.analysis.tables.formats import edge_warnings, tables_of
 from polysweep.analysis.tables.layout import Layout, subtables

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from polysweep.analysis.published.comparison import compare, load_published
+from polysweep.analysis.published.cells import load_published
+from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.published.formats import FORMATS as COMPARISON_FORMATS
 from polysweep.analysis.published.formats import render_compared
 from polysweep.analysis.report.html import render_report

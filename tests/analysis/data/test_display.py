@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from polysweep.analysis.data.frames import RunSet
-from polysweep.analysis.published.comparison import compare, load_published
+from polysweep.analysis.published.cells import load_published
+from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.tables.choice import select
 from tests.support.made import CAPS, by_lr, capped, sweep
 from tests.support.published import CIFAR, as_published

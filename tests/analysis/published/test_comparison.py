@@ -18,8 +18,9 @@ from scipy import stats
 
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.published.claims import NO_RUNS
-from polysweep.analysis.published.comparison import Compared, compare, load_published, published_of
+from polysweep.analysis.published.comparison import Compared, compare, published_of
 from polysweep.analysis.published.formats import render_compared
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
