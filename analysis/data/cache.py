@@ -42,7 +42,7 @@ class File:
 
     @classmethod
     def open(cls, path: Path) -> File:
-        """Raises `FileNotFoundError` where there is none."""
+        """Raises `FileNotFoundError` for a missing file."""
         return cls(path.name, parquet.ParquetFile(path, memory_map=True))
 
 
@@ -76,8 +76,8 @@ class Cached:
         """By trial id its row."""
         return {trial_id: at for at, trial_id in enumerate(runs_of(self.runs))}
 
-    def said(self, key: str) -> str:
-        """What was saved with it under a name, empty where nothing was."""
+    def metadata(self, key: str) -> str:
+        """The metadata saved under a key; an empty text if there is none."""
         return ((self.runs.schema.metadata or {}).get(key.encode()) or b"").decode()
 
     def updated(self, ids: Sequence[str], runs: pa.Table, history: pa.Table) -> Cached:
@@ -127,7 +127,7 @@ class Cache:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Between reading and replacing it: another process waits. Where nothing can be written nothing is locked."""
+        """Holds the lock between reading and replacing the cache; does nothing if the folder cannot be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / "lock")
@@ -173,15 +173,15 @@ class Cache:
         sizes = np.array([shard.source.metadata.num_rows for shard in shards], dtype=np.int64)
         shard, start, rows = (runs[name].to_numpy() for name in ("shard", "start", "rows"))
         if len(rows) and (start + rows > sizes[shard]).any():
-            raise ValueError("a history has not the rows that runs.parquet counts")
+            raise ValueError("a history does not have the rows that runs.parquet counts")
         return Cached(runs, tuple(shards))
 
     def _say(self, error: Exception) -> None:
         reason = " ".join(str(error).split())
-        warn(f"the cache {self.folder} is damaged and is made anew: {reason}")
+        warn(f"the cache {self.folder} is damaged and is rebuilt: {reason}")
 
     def save(self, made: Cached, **metadata: str) -> Cached:
-        """Replace what is there. Where nothing can be written the result is kept in memory only, which is said."""
+        """Replaces the cache. If it cannot be written, warns, and keeps the result in memory only."""
         names = [
             shard.name if isinstance(shard, File) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
         ]

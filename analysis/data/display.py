@@ -18,7 +18,7 @@ class Displayed:
         raise NotImplementedError
 
     def overview(self) -> pd.DataFrame:
-        """The rows below that line; an empty frame where there are none."""
+        """The rows below that line; by default none."""
         return pd.DataFrame()
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ EPOCHS: Final = ("best", "last")
 UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
-"""The columns that order a history: ours, and W&B's own where none is logged."""
+"""The columns that order a history: ours, or W&B's own if ours is not logged."""
 LOSSES: Final = frozenset(
     ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
      "suboptimality", "distance")
@@ -81,7 +81,7 @@ class RunSet(Displayed):
     protocol: SelectionRule
     runs: pd.DataFrame
     load: Callable[[Sequence[str] | None], pa.Table]
-    """Reads columns of the history, all where None; a column that nobody logged is left out."""
+    """Reads columns of the history, all of them for None; a column that no run logged is left out."""
 
     def headline(self) -> str:
         """`made: 24 runs: 20 finished, 4 diverged; metric test/top1 (maximize)`."""
@@ -212,7 +212,7 @@ def _of_step_sizes(history: pa.Table, lengths: np.ndarray, finished: np.ndarray)
 
 
 def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:
-    """By run the row at which a column has a value: `rows`, or the last one before it, of that run. Null where none.
+    """By run the row at which a column has a value: `rows`, or the last one before it, of that run; null if none has.
 
     Metrics that are logged by several calls stand in rows of their own.
     """

@@ -83,7 +83,7 @@ class Project:
     """The runs of an address."""
 
     def __init__(self, address: Address, filters: Mapping[str, Any]) -> None:
-        """Raises `UserError` where there is no key, or no server that takes it."""
+        """Raises `UserError` without a key, and if no server accepts it."""
         if not logged_in():
             raise UserError(f"{address}: no W&B key; set WANDB_API_KEY, or run `wandb login`")
         prepare_environment()

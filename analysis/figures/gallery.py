@@ -56,7 +56,7 @@ def figures(
 ) -> Iterator[NamedFigure]:
     """Every figure of a selection, in order; `width` is that of a `page`, a `column` or a `screen`.
 
-    `tables`: how many tables have figures of their own, all where None. `cols`: the fields whose values name the lines,
+    `tables`: how many tables have figures of their own, all for None. `cols`: the fields whose values name the lines,
     by default the scheduler; `by`: those of one figure each. All else that varies makes more figures, as in the tables.
 
     Raises `UserError` for an unknown width or field, and for the radius in `cols` or `by`: it is the horizontal axis.
@@ -286,7 +286,7 @@ def save_all(
 ) -> list[Path]:
     """Write every figure, and the frame that it was drawn from as CSV.
 
-    Raises `UserError` for an unknown kind, width or field, where the folder cannot be written, or where nothing has
+    Raises `UserError` for an unknown kind, width or field, if the folder cannot be written, or if nothing has
     been trained yet.
     """
     asked = require_kinds(kinds)

@@ -20,7 +20,7 @@ KEYS: Final = ("optimizer", "model", "dataset", "weight_decay", "rho", "schedule
 LARGEST_CSV: Final = 2**26  # bytes
 NUMBERS: Final = ("weight_decay", "rho", "test_accuracy_mean", "test_accuracy_std")
 CAUTIONS: Final = (
-    "The paper says top-1, but its CIFAR-100 numbers are out of reach for it (a ResNet-32 has about 70 % top-1 and "
+    "The paper says top-1, but its CIFAR-100 numbers are too high for it (a ResNet-32 has about 70 % top-1 and "
     "91 % top-5), and they are nearly its CIFAR-10 numbers (difference 0.12 +- 0.29, r = 0.994). So CIFAR-10 is judged "
     "by top-1, and CIFAR-100 in three readings: by top-1, by top-5, and beside our CIFAR-10.",
     "The published value is that of the best test epoch, which is selected on the test set; a held-out protocol is "
@@ -42,7 +42,7 @@ TOP5: Final = Reading("top-5", "test/top5")
 READINGS: Final[Mapping[str, tuple[Reading, ...]]] = {
     "cifar100": (TOP1, TOP5, Reading("our CIFAR-10", "test/top1", "cifar10")),
 }
-"""By dataset of the paper's tables, where there are others than top-1."""
+"""By dataset of the paper's tables, for those with other readings than top-1."""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def _text(side: Side | None, cell: Mapping[Any, Any] | None) -> str:
 def published_of(published: Published, selection: Selection) -> Any:
     """For figures: of a table's cells the published ones, as rho, scheduler, mean, std; None for none.
 
-    Raises `UserError` where there are none for any table.
+    Raises `UserError` if no table has any.
     """
     ours = _by_table(selection)
     keys = {cell_key(cell)[:4] for cell in published.cells.to_dict("records")}

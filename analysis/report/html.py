@@ -49,7 +49,7 @@ def write_report(
 ) -> None:
     """Write the page; `where` as of `compare`.
 
-    Raises `UserError` where it cannot be written, or where nothing has been trained yet.
+    Raises `UserError` if it cannot be written, or if nothing has been trained yet.
     """
     require_history(selection)
     html = render_report(selection, published, where)

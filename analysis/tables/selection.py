@@ -175,7 +175,7 @@ class Selection(Displayed):
 
     @property
     def is_maximal(self) -> bool | None:
-        """Whether a larger value of the reported metric is better; None where nobody knows: then none is the best."""
+        """Whether a larger value of the reported metric is better; None if unknown: then no cell is the best."""
         return direction(self.metric, self.pulled.protocol)
 
 

@@ -223,7 +223,7 @@ def test_the_published_curve_stands_beside_ours_and_the_report_has_the_verdicts(
     lines = {line.get_label(): list(line.get_ydata()) for box in boxes for line in box.lines[:1]}
     assert [91.16, 91.18, 90.65, 90.3] in lines.values()
     page = render_report(selection, published)
-    assert "What becomes of the published claims" in page and "tab:usam_20_10_0.5" in page and "4 holds" in page
+    assert "Verdicts on the published claims" in page and "tab:usam_20_10_0.5" in page and "4 holds" in page
 
 
 @pytest.mark.parametrize(
