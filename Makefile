@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart theory test test-all check bench architecture pictures schema clean
+.PHONY: quickstart theory test units-and-system test-all coverage check bench architecture pictures schema clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -41,12 +41,23 @@ check: .venv/installed-dev
 	$(BIN)/codespell
 	$(BIN)/python tools/words.py
 
-# Two at a time: most of a test's time is the start of a process.
-test: check
-	$(BIN)/python -m pytest -n 2
+PYTEST := -m pytest -n 3 --dist worksteal  # more than two cores need: many a test waits for a process
+
+test: .venv/installed-dev
+	@$(MAKE) --no-print-directory -j 2 check units-and-system
+
+units-and-system: .venv/installed-dev
+	$(BIN)/python $(PYTEST)
 
 test-all: check
-	$(BIN)/python -m pytest -n 2 -m 'long or not long'
+	$(BIN)/python $(PYTEST) -m 'long or not long'
+
+coverage: .venv/installed-dev  ## lines and branches of all processes that the tests start, by package
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run $(PYTEST)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o coverage.json
+	$(BIN)/python -m tests.support.coverage_by_package coverage.json
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/step.py
@@ -68,4 +79,4 @@ schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from polysweep.sweeps.spec.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache theory
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache theory .coverage* coverage.json

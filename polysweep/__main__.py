@@ -11,7 +11,7 @@ def main() -> None:
     interruption.install(for_process=True)
     try:
         from polysweep.cli import main as run
-    except BaseException:  # a signal can break an import off anywhere, also where it becomes another error
+    except BaseException:  # a signal can interrupt an import anywhere, and become another error
         if interruption.signal:
             interruption.exit()
         raise

@@ -41,7 +41,7 @@ def main() -> None:
     try:
         app()
     except BaseException as error:
-        if interruption.signal:  # it can break off anything anywhere, also where it becomes another error
+        if interruption.signal:  # it can interrupt anything anywhere, and become another error
             interruption.exit()
         if isinstance(error, UserError):
             message = printable(" ".join(str(error).splitlines()))  # one line, whatever a user's code says
@@ -67,7 +67,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Options before a command."""
 
 
 app.add_typer(sweeps_app)

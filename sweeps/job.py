@@ -1,10 +1,26 @@
-"""What travels between the driver and its workers."""
+"""What travels: a launch's options to its driver, jobs to its workers, and the progress of trials back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from polysweep.trainer.wandb_client import Mode
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """What a launch is told besides its spec and its Store. Plain data: it travels to a driver on a cluster's head."""
+
+    wandb: Mode
+    data_dir: str | None = None  # folder of the data sets
+    verbose: bool = False
+    extend: bool = False
+    retry_failed: bool = False
+    address: str | None = None  # of a cluster; None: a Ray of this process's own
+    insecure: bool = False
+    launch_id: str = ""  # by which the launch can be told to stop, if its client has chosen it
 
 
 @dataclass(frozen=True)
@@ -14,10 +30,10 @@ class Job:
     store: str
     configs: tuple[Mapping[str, Any], ...]  # canonical
     width: int  # K
-    epoch: int = 0  # that the trials are thought to stand at
+    epoch: int = 0  # at which the trials stand, as far as the driver knows
     sweeps: tuple[str, ...] = ()  # W&B tags of every trial, besides those of other sweeps in the Store
     launch: str = ""  # whose worker this is
-    over: Mapping[str, int] = field(default_factory=dict)  # claims seen to be stale, by trial id
+    supersedes: Mapping[str, int] = field(default_factory=dict)  # by trial id, the claim that was seen to be stale
     device: str = "cpu"
     data: str = ""  # folder of the data sets
     threads: int = 1
@@ -25,8 +41,8 @@ class Job:
     keep: str = "last"  # or best (by the metric below), or none
     metric: str = "test/top1"
     goal: str = "maximize"
-    stop_file: str = ""  # in the Store; its existence asks to stop
-    max_failures: int = 3  # times that a trial is tried again after an error of its own
+    stop_file: str = ""  # in the Store; if it exists, the worker stops
+    max_failures: int = 3  # how often a trial is retried after an error of its own
     early: bool = False  # whether the first of `sweeps` may decide that a trial stops
     patience: float = 0.0  # seconds that a call to the Store is repeated while it fails
 

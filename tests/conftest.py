@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ from tests.support.processes import as_from_a_terminal, kill_group, own_network
 from tests.support.project import POLYSWEEP, ROOT
 from tests.support.waiting import wait_for
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as Ray's workers have; threads of several tests wait for each other
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("untimed")
 
@@ -52,6 +54,20 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             check=False,
             **options,
         )
+
+    return run_polysweep
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """As `run`, in this process: for tests that are not about the process, whose imports take most of its time."""
+
+    def run_polysweep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        from tests.support.inprocess import polysweep
+
+        monkeypatch.setenv("COLUMNS", "80")  # also where the tests run on a terminal
+        with contextlib.chdir(tmp_path):
+            return subprocess.CompletedProcess(arguments, *polysweep(*arguments))
 
     return run_polysweep
 

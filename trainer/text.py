@@ -47,6 +47,17 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+def first_line(error: BaseException | str) -> str:
+    """The first line of what an error says; the name of its class if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def last_line(error: BaseException | str) -> str:
+    """The last line of what an error says, where a traceback has its cause; empty if it says nothing."""
+    return (str(error).strip().splitlines() or [""])[-1]
+
+
 def _written_out(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -85,6 +85,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     import wandb
 
     silent = os.environ["WANDB_SILENT"].lower() != "false"
+    entity, project = target_project()
     retries = {
         "x_graphql_retry_max": UPLOAD_RETRIES,
         "x_graphql_retry_wait_min_seconds": 0.5,
@@ -92,8 +93,8 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     }
     try:
         live = wandb.init(
-            entity=os.environ.get("WANDB_ENTITY"),
-            project=os.environ.get("WANDB_PROJECT") or "polysweep",
+            entity=entity,
+            project=project,
             id=run.trial_id,
             name=run.name,
             group=run.group,
@@ -126,6 +127,11 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     _open[id(live)] = live
     live.summary["outcome"] = "running"  # a resumed run has the word of its earlier end
     return live
+
+
+def target_project(entity: str | None = None, project: str | None = None) -> tuple[str | None, str]:
+    """Entity and project that runs are logged to: of the environment, else those given, else None and `polysweep`."""
+    return os.environ.get("WANDB_ENTITY") or entity, os.environ.get("WANDB_PROJECT") or project or "polysweep"
 
 
 def prepare_environment() -> None:

@@ -16,7 +16,7 @@ from polysweep.analysis.data.cache import EMPTY, Cache, Cached
 from polysweep.analysis.data.frames import RunSet, SelectionRule, empty_history, frame, joined, runs_of, scores, typed
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.store.sweep_index import in_order
 from polysweep.trainer.history import RENAMED
@@ -75,7 +75,7 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
         known = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
-        states = store.states(sweep, known=known, records=records)
+        states = store.states(sweep, ended=known, records=records)
         same = _same(old, stamps)
         changed = [trial for trial in sweep.trials if trial.trial_id not in same]
         said = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
@@ -151,7 +151,7 @@ def _read(
         if states[trial_id].state == "finished" and rows != trial.epochs and trial_id not in damage:
             path = f"{store.root}/trials/{trial_id}/history.parquet"
             damage[trial_id] = f"{path}: damaged: {rows} epochs of {trial.epochs} of a finished trial"
-    states |= {trial_id: replace(states[trial_id], state="failed", damage=why) for trial_id, why in damage.items()}
+    states |= {trial_id: replace(states[trial_id], state=State.FAILED, damage=why) for trial_id, why in damage.items()}
     described = [_record(states[trial_id], records.get(trial_id, {})) for trial_id in ids]
     columns = {
         "trial_id": pa.array(ids, pa.string()),

@@ -21,9 +21,9 @@ from polysweep.analysis.data.address import Address
 from polysweep.analysis.data.foreign_text import fit, listed, short
 from polysweep.analysis.data.frames import joined
 from polysweep.analysis.data.wandb_histories import lines_of, parsed
+from polysweep.sweeps.tracking.wandb_server import open_api
 from polysweep.trainer.errors import UserError
-from polysweep.trainer.text import one_line
-from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment
+from polysweep.trainer.text import first_line, one_line
 from polysweep.trainer.wandb_runs import logged_in
 
 TIMEOUT_SECONDS: Final = 60
@@ -86,18 +86,10 @@ class Project:
         """Raises `UserError` without a key, and if no server accepts it."""
         if not logged_in():
             raise UserError(f"{address}: no W&B key; set WANDB_API_KEY, or run `wandb login`")
-        prepare_environment()
-        import wandb
-
         self.address = address
         self._tagged = [{"tags": address.tag}] if address.tag else []
         self._given = [dict(filters)] if filters else []
-        try:
-            self._api: Any = wandb.Api(timeout=TIMEOUT_SECONDS)
-        except Exception as error:
-            raise UserError(f"{address}: the W&B server cannot be used: {_first_line(error)}") from None
-        finally:
-            end_in_time_at_exit()
+        self._api, _ = open_api(TIMEOUT_SECONDS, address.entity, f"{address}: ")
 
     def runs(self) -> list[RemoteRun]:
         """Every run once, in the order of their creation, whatever changes between the pages.
@@ -291,4 +283,4 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
 
 
 def _first_line(error: Exception) -> str:
-    return short((str(error).strip().splitlines() or [type(error).__name__])[0])
+    return short(first_line(error))

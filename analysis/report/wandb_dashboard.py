@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import string
 import warnings
 from typing import Any, Final
 
 from polysweep.analysis.data.address import Address
 from polysweep.analysis.data.frames import RunSet
+from polysweep.sweeps.tracking.wandb_server import open_api
 from polysweep.trainer.errors import UserError
-from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment
+from polysweep.trainer.text import first_line
+from polysweep.trainer.wandb_client import target_project
 from polysweep.trainer.wandb_runs import logged_in
 
 TITLE: Final = "polysweep"
@@ -24,8 +25,7 @@ def place_of(pulled: RunSet) -> tuple[str | None, str]:
     if pulled.protocol.source.startswith("wandb://"):
         address = Address.parse(pulled.protocol.source)
         return address.entity, address.project
-    entity = os.environ.get("WANDB_ENTITY") or pulled.protocol.entity
-    return entity, os.environ.get("WANDB_PROJECT") or pulled.protocol.project or "polysweep"
+    return target_project(pulled.protocol.entity, pulled.protocol.project)
 
 
 def view_id(name: str) -> str:
@@ -140,18 +140,9 @@ def save(pulled: RunSet) -> tuple[str, bool]:
     """
     if not logged_in():
         raise UserError("dashboard: no W&B key; set WANDB_API_KEY, run `wandb login`, or look at --dry-run")
-    prepare_environment()
-    import wandb
-
     entity, project = place_of(pulled)
-    try:
-        api: Any = wandb.Api(timeout=60)
-        entity = entity or api.default_entity
-    except Exception as error:
-        raise UserError(f"dashboard: the W&B server cannot be used: {_first_line(error)}") from None
-    finally:
-        end_in_time_at_exit()
-    view = workspace(pulled, str(entity), project)
+    _, entity = open_api(60, entity, "dashboard: ")
+    view = workspace(pulled, entity, project)
     import wandb_workspaces.workspaces as ws
 
     try:
@@ -161,16 +152,12 @@ def save(pulled: RunSet) -> tuple[str, bool]:
         is_new = False
     except ValueError as error:
         if "Workspace `" not in str(error):
-            raise UserError(f"dashboard: {entity}/{project}: {_first_line(error)}") from None
+            raise UserError(f"dashboard: {entity}/{project}: {first_line(error)}") from None
         is_new = True
     except Exception as error:
-        raise UserError(f"dashboard: the W&B server does not answer: {_first_line(error)}") from None
+        raise UserError(f"dashboard: the W&B server does not answer: {first_line(error)}") from None
     try:
         view.save()
     except Exception as error:
-        raise UserError(f"dashboard: the view cannot be saved: {_first_line(error)}") from None
+        raise UserError(f"dashboard: the view cannot be saved: {first_line(error)}") from None
     return str(view.url), is_new
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

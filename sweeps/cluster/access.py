@@ -1,6 +1,6 @@
-"""Whether an address is that of a cluster that demands a token, asked before Ray is asked for anything.
+"""Whether a cluster answers at an address and demands a token, asked before Ray connects to it.
 
-Ray itself waits for minutes, and takes any token where none is demanded.
+Ray itself waits for minutes, and accepts any token if none is demanded.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ import grpc
 from polysweep.trainer.errors import UserError
 
 SECONDS: Final = 10.0
+ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+"""What is asked at the port that drivers connect to."""
+CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
+"""What is asked at the port that `ray://` clients connect to."""
 
 
-_ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
-
-
-_CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
-
-
-def _check_dashboard(address: str, insecure: bool) -> None:
-    """Whether the dashboard of a cluster answers there, demands a token, and takes ours."""
+def check_dashboard(address: str, insecure: bool) -> None:
+    """Raise `UserError` unless the dashboard of a cluster answers there, demands a token, and accepts ours."""
     if urlsplit(address).scheme not in ("http", "https"):
         raise UserError(f"--address {address!r}: expected the dashboard of a cluster, http://HOST:8265")
     code, body = _get(f"{address.rstrip('/')}/api/version", "")
@@ -38,7 +36,7 @@ def _check_dashboard(address: str, insecure: bool) -> None:
         try:
             json.loads(body)["ray_version"]
         except (ValueError, KeyError):
-            raise UserError(f"--address {address}: that is no dashboard of a Ray cluster") from None
+            raise UserError(f"--address {address}: that is not the dashboard of a Ray cluster") from None
         return
     if code not in (401, 403):
         raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
@@ -59,14 +57,14 @@ def _get(url: str, token: str) -> tuple[int, str]:
         return error.code, ""
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(f"--address {url.partition('/api')[0]}: nobody answers there ({reason})") from None
+        raise UserError(f"--address {url.partition('/api')[0]}: no server is listening there ({reason})") from None
 
 
-def _check_grpc(target: str, method: str, insecure: bool) -> None:
-    """The same of the port that drivers or clients connect to."""
+def check_grpc(target: str, method: str, insecure: bool) -> None:
+    """The same for the port that drivers or clients connect to; `method` is `ALIVE` or `CLIENT`."""
     code = _call(target, method, "")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        raise UserError(f"--address {target}: nobody answers there ({code.name.lower()})")
+        raise UserError(f"--address {target}: no server is listening there ({code.name.lower()})")
     if code is not grpc.StatusCode.UNAUTHENTICATED:
         if not insecure:
             raise UserError(_demands_none(target))
@@ -83,13 +81,14 @@ def _call(target: str, method: str, token: str) -> grpc.StatusCode:
         try:
             channel.unary_unary(method)(b"", timeout=SECONDS, metadata=metadata)
         except grpc.RpcError as error:
-            found: grpc.StatusCode = error.code()
-            return found
+            code: grpc.StatusCode = error.code()
+            return code
     return grpc.StatusCode.OK
 
 
-def _answers(target: str) -> bool:
-    return _call(target, _ALIVE, _token()) not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+def answers(target: str) -> bool:
+    """Whether the cluster whose drivers connect to `target` is alive."""
+    return _call(target, ALIVE, _token()) not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _token() -> str:
@@ -105,17 +104,18 @@ def _token() -> str:
 
 def _demands_none(address: str) -> str:
     return (
-        f"--address {address}: the cluster does not demand a token, so whoever reaches it can run code on it; start it "
-        "with RAY_AUTH_MODE=token, or pass --insecure"
+        f"--address {address}: the cluster does not demand a token, so anybody who reaches it can run code on it; "
+        "start it with RAY_AUTH_MODE=token, or pass --insecure"
     )
 
 
 def _refused(address: str, token: str) -> str:
-    given = "does not take this token" if token else "demands a token and none is given"
-    return f"--address {address}: the cluster {given}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    problem = "does not accept this token" if token else "demands a token and none is given"
+    return f"--address {address}: the cluster {problem}: set RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 
 
-def _address_of_this_cluster() -> str:
+def address_of_this_cluster() -> str:
+    """Where drivers connect to the cluster of this machine. Raises `UserError` if there is none."""
     from ray._private.services import get_ray_address_from_environment
 
     try:

@@ -9,17 +9,17 @@ from typing import Any, Final
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from polysweep.sweeps.scheduling.driver import Settings
-from polysweep.sweeps.store.provenance import THIS_VERSION, said_version
+from polysweep.sweeps.store.provenance import THIS_VERSION, version_text
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
+from polysweep.trainer.text import last_line
+from polysweep.trainer.wandb_client import Mode
 
 HELLO_SECONDS: Final = 120.0
 
 
-def _check_nodes(settings: Settings) -> None:
-    """Ask every node: the same version of the package, the same Store, a W&B key where runs are logged online."""
-    store = settings.store
+def check_nodes(store: Store, wandb: Mode) -> None:
+    """Ask every node: the same version of the package, the same Store, a W&B key if runs are logged online."""
     probe = f".probe-{secrets.token_hex(8)}"
     store.files.write(probe, b"")
     try:
@@ -33,18 +33,17 @@ def _check_nodes(settings: Settings) -> None:
         }
         for node, reference in asked.items():
             try:
-                said = ray.get(reference, timeout=HELLO_SECONDS)
+                answer = ray.get(reference, timeout=HELLO_SECONDS)
             except Exception as error:
-                last = str(error).strip().splitlines()[-1]
-                raise UserError(f"the node {node} cannot run polysweep: {last}") from None
-            if said["version"] != THIS_VERSION:
-                here, there = said_version(THIS_VERSION), said_version(said["version"])
+                raise UserError(f"the node {node} cannot run polysweep: {last_line(error)}") from None
+            if answer["version"] != THIS_VERSION:
+                here, there = version_text(THIS_VERSION), version_text(answer["version"])
                 raise UserError(f"the worker on node {node} runs {there}, the driver {here}: install the same on both")
-            if not said["store"]:
+            if not answer["store"]:
                 raise UserError(
                     f"the node {node} does not see the Store {store.root}: use a file system that all nodes share, or s3://"
                 )
-            if settings.wandb == "online" and not said["key"]:
+            if wandb == "online" and not answer["key"]:
                 raise UserError(
                     f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
                     "or use --wandb offline"

@@ -17,7 +17,7 @@ import ray
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 import polysweep
-from polysweep.sweeps.cluster.access import _check_dashboard
+from polysweep.sweeps.cluster.access import check_dashboard
 from polysweep.sweeps.commands.launch import use_wandb_settings
 from polysweep.sweeps.scheduling.ray_environment import passed_on
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -47,8 +47,8 @@ def submit(
     """Run `polysweep launch` as a Ray Job and return the job's id.
 
     The package, the spec and the user's own parts travel as the job's working directory, and the packages that the file
-    `requirements` lists are installed for the job on every node. Raises `UserError` for an address where nobody
-    answers, a token that is not taken, or a cluster that demands none.
+    `requirements` lists are installed for the job on every node. Raises `UserError` if no server
+    answers, if the cluster does not accept the token, or if it demands none.
     """
     packages = [] if requirements is None else _requirements(requirements)
     if "://" not in store and not Path(store).is_absolute():
@@ -56,7 +56,7 @@ def submit(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
     use_wandb_settings(spec.project, spec.entity)
-    _check_dashboard(address, insecure)
+    check_dashboard(address, insecure)
     command = ["python", "-m", "polysweep", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
     for option, value in (("--wandb", wandb), ("--data-dir", data)):
@@ -76,10 +76,10 @@ def submit(
             )
         except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
             raise UserError(
-                f"--address {address}: the job is not taken: {' '.join(str(error).split())[-400:]}"
+                f"--address {address}: the cluster does not accept the job: {' '.join(str(error).split())[-400:]}"
             ) from None
     deadline = time.monotonic() + START_SECONDS
-    with suppress(RuntimeError, OSError):  # the job goes on, whether it can be watched or not
+    with suppress(RuntimeError, OSError):  # the job continues, whether it can be watched or not
         while time.monotonic() < deadline:
             if client.get_job_status(job) == JobStatus.FAILED:
                 lines = client.get_job_logs(job).strip().splitlines() or ["no output"]
@@ -107,16 +107,16 @@ def _requirements(path: Path) -> list[str]:
         if option or "@" in line.partition("://")[2]:
             what = f"the option {option}" if option else "an address with a login"
             raise UserError(
-                f"{path}:{number}: {what} does not travel: a job's metadata is open to all; expected packages such as "
-                "my-lab==1.2, and the rest in the nodes' own pip configuration"
+                f"{path}:{number}: {what} cannot be sent: everybody can read a job's metadata; expected packages "
+                "such as my-lab==1.2, and the rest in the nodes' own pip configuration"
             )
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _own_names(spec: SweepSpec) -> set[str]:
+def own_names(spec: SweepSpec) -> set[str]:
     """The import paths of the user's own parts."""
-    found = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
-    return {name for name in found if ":" in name}
+    names = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
+    return {name for name in names if ":" in name}
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _travelling(spec: SweepSpec) -> Iterator[Path]:
     """A folder with the package, the spec and the user's own parts."""
     with tempfile.TemporaryDirectory(prefix="polysweep-job-") as temporary:
         folder = Path(temporary)
-        sources = [Path(polysweep.__file__).parent, *own_modules(_own_names(spec))]
+        sources = [Path(polysweep.__file__).parent, *own_modules(own_names(spec))]
         for source in sources:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -66,25 +66,18 @@ def plan(
     spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a launch would do: cells, trials by state, stacks, time and cost. Starts and writes nothing."""
-    from polysweep.sweeps.commands.launch import warnings
+    from polysweep.sweeps.commands.plan import plan_launch
     from polysweep.sweeps.commands.printing import show_plan
-    from polysweep.sweeps.planning.estimate import estimate
-    from polysweep.sweeps.planning.plan import plan as make_plan
-    from polysweep.sweeps.planning.preflight import data_folder
-    from polysweep.sweeps.planning.spec_changes import compare
     from polysweep.sweeps.spec.spec import SweepSpec
 
-    place = open_store(store)
-    sweep = place.known(SweepSpec.load(spec))
-    made = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
-    extension = compare(sweep, place)
-    cost = estimate(made.stacks, made.states, sweep.settings.launch, place, proposals=made.proposals_left)
-    for warning in [*warnings(sweep), *made.notes]:
+    planned = plan_launch(SweepSpec.load(spec), open_store(store), data_dir)
+    for warning in planned.warnings:
         warn(warning)
     if as_json:
-        print(json.dumps({**made.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
+        parts = {"extension": planned.extension.as_json(), "estimate": planned.estimate.as_json()}
+        print(json.dumps({**planned.plan.as_json(), **parts}))
         return
-    show_plan(made, extension, cost)
+    show_plan(planned.plan, planned.extension, planned.estimate)
 
 
 @app.command()
@@ -99,19 +92,20 @@ def launch(
     ] = None,
     insecure: InsecureOption = False,
     extend: Annotated[
-        bool, typer.Option("--extend", help="Take a spec that differs from the one launched under this name.")
+        bool, typer.Option("--extend", help="Accept a spec that differs from the one launched under this name.")
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Let Ray and W&B speak.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of Ray and W&B.")] = False,
 ) -> None:
-    """Run every trial of a sweep that has not ended. The same command continues after any interruption."""
-    from polysweep.sweeps.commands.launch import Options, start
+    """Run every trial of a sweep that has not ended. Rerun the same command to resume after an interruption."""
+    from polysweep.sweeps.commands.launch import start
+    from polysweep.sweeps.job import LaunchOptions
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.trainer.wandb_runs import resolve_mode
 
-    options = Options(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
+    options = LaunchOptions(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
     sweep, place = SweepSpec.load(spec), _writable(store)
     if address is None:
         raise typer.Exit(start(sweep, place, options))
@@ -134,15 +128,15 @@ def submit(
         Path | None, typer.Option("--requirements", help="A file of packages that the nodes lack.")
     ] = None,
     insecure: InsecureOption = False,
-    extend: Annotated[bool, typer.Option("--extend", help="As of launch.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As of launch.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="As for launch.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As for launch.")] = False,
 ) -> None:
     """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
     from polysweep.sweeps.scheduling.ray_environment import prepare
     from polysweep.sweeps.spec.spec import SweepSpec
 
     sweep = SweepSpec.load(spec)
-    flags = [flag for flag, given in (("--extend", extend), ("--retry-failed", retry_failed)) if given]
+    flags = [flag for flag, is_set in (("--extend", extend), ("--retry-failed", retry_failed)) if is_set]
     prepare(address, insecure)
     from polysweep.sweeps.cluster.submit import submit as submit_job
 
@@ -168,27 +162,27 @@ def status(
 
     place = open_store(store)
     sweep = place.launched(name)
-    found = status_of(sweep, place)
+    summary = status_of(sweep, place)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(summary))
         return
     console = Console()
     while True:
         if watch and console.is_terminal:
             console.clear()
-        show_status(name, found, sweep.metric.note, console)
-        counts = found["counts"]
-        left = counts["new"] + counts["interrupted"] + counts["running"] + found["proposals_left"]
-        if not watch or not left or (found["over"] and not counts["running"]):
+        show_status(name, summary, sweep.metric.note, console)
+        counts = summary["counts"]
+        left = counts["new"] + counts["interrupted"] + counts["running"] + summary["proposals_left"]
+        if not watch or not left or (summary["over"] and not counts["running"]):
             return
         time.sleep(2.0)
         sweep = place.launched(name)
-        found = status_of(sweep, place)
+        summary = status_of(sweep, place)
 
 
 @app.command()
 def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
-    """Stop every launch of a sweep in order: finished epochs are stored, and the next launch goes on from there."""
+    """Stop every launch of a sweep cleanly: finished epochs are stored, and the next launch resumes from there."""
     from polysweep.sweeps.store.launches import stop as stop_launches
 
     place = _writable(store)
@@ -202,16 +196,17 @@ def logs(
     trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or how it begins.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Print what is known of one trial: where it ran, its epochs, notes, errors."""
+    """Print what is known of one trial: when and on which machines it ran, its epochs, notes, errors."""
     from polysweep.sweeps.commands.printing import trial_log
 
     place = open_store(store)
     sweep = place.launched(name)
-    listed = [found.trial_id for found in (*sweep.trials, *sweep.gone)]
+    listed = [one.trial_id for one in (*sweep.trials, *sweep.gone)]
     matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
     if len(matching) != 1:
-        many = f"{len(matching)} trials of {name} begin so" if matching else f"{name} has no such trial"
-        raise UserError(f"TRIAL {trial!r}: {many}; expected one of {', '.join((matching or listed)[:5])}, ...")
+        what = f"is ambiguous ({len(matching)} matches)" if matching else f"matches no trial of {name}"
+        some = ", ".join((matching or listed)[:5])
+        raise UserError(f"trial id prefix {trial!r} {what}; expected one of {some}, ...")
     for line in trial_log(place, matching[0]):
         say(line)
 

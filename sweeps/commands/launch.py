@@ -1,68 +1,54 @@
-"""`polysweep launch`: everything around the scheduling, from the checks before it to what is said after it."""
+"""`polysweep launch`: everything around the scheduling, from the checks before it to the summary after it."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from polysweep.sweeps.commands.printing import ended, show_failures, show_holders
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.console import say, warn
+from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_trials, data_folder, remarks
 from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.states import FINAL
-from polysweep.sweeps.store.store import Store, is_target_reached
+from polysweep.sweeps.store.states import FINAL, State
+from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Mode
 
 if TYPE_CHECKING:
-    from polysweep.sweeps.scheduling.driver import LaunchResult, Settings
+    from polysweep.sweeps.scheduling.driver import LaunchResult
 
-Run = Callable[["Settings"], "LaunchResult"]
+Run = Callable[[SweepSpec, Store, LaunchOptions, str], "LaunchResult"]
 PATIENCE_SECONDS: Final = 600.0
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `launch`."""
-
-    wandb: Mode
-    data_dir: str | None = None
-    verbose: bool = False
-    extend: bool = False
-    retry_failed: bool = False
-    address: str | None = None
-    insecure: bool = False
-    launch_id: str = ""  # by which it can be told to stop, where somebody else has chosen it
-
-
 def patience() -> float:
-    """Seconds that a launch waits for a Store that is out of reach: POLYSWEEP_STORE_PATIENCE, else ten minutes."""
-    given = os.environ.get("POLYSWEEP_STORE_PATIENCE")
+    """Seconds that a launch waits for an unreachable Store: POLYSWEEP_STORE_PATIENCE, else ten minutes."""
+    setting = os.environ.get("POLYSWEEP_STORE_PATIENCE")
     try:
-        seconds = PATIENCE_SECONDS if not given else float(given)
+        seconds = PATIENCE_SECONDS if not setting else float(setting)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise UserError(f"POLYSWEEP_STORE_PATIENCE: {given!r}; expected a number of seconds >= 0")
+        raise UserError(f"POLYSWEEP_STORE_PATIENCE: {setting!r}; expected a number of seconds >= 0")
     return seconds
 
 
-def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = None) -> int:
+def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None = None) -> int:
     """Run what is left of a sweep; returns the exit code. Raises `UserError` before anything is started.
 
     `run` schedules it, by default on a Ray of this process's own.
     """
     data = data_folder(options.data_dir, spec.launch.data_dir)
-    spec = store.known(spec)
+    spec = store.search.with_proposals(spec)
     extension = compare(spec, store)
     if extension.changed and not options.extend:
         raise UserError(
@@ -71,55 +57,54 @@ def start(spec: SweepSpec, store: Store, options: Options, run: Run | None = Non
         )
     if options.retry_failed:
         states = store.states(spec)
-        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == "failed"])
+        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == State.FAILED])
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
-    made = make_plan(spec, store.states(spec), data)
-    starting = [stack.trials[0].config for stack in made.stacks]
-    over = _is_over(made, store)
-    check_trials([] if over else [*starting, *spec.corners], data, spec.launch.device)
-    for warning in [*warnings(spec), *made.notes, *_changes_of_device(made, store)]:
+    plan = make_plan(spec, store.states(spec), data)
+    starting = [stack.trials[0].config for stack in plan.stacks]
+    reason = _reason_to_end(plan, store)
+    check_trials([] if reason else [*starting, *spec.corners], data, spec.launch.device)
+    for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
         warn(warning)
-    store.write_sweep(spec, made.widths)
-    store.remove_leftovers(spec.name, [i for i, state in made.states.items() if state.state in FINAL])
+    store.write_sweep(spec, plan.widths)
+    store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
-    counts = made.counts()
-    if over:
-        print(f"{spec.name}: nothing to start, {over} ({ended(counts)})", flush=True)
-        _complete_wandb(made, store, options.wandb)
-        show_failures(made.states, store)
-        return 1 if counts["failed"] else 0
-    _say_what_starts(made, extension, options, store)
+    counts = plan.counts()
+    if reason:
+        print(f"{spec.name}: nothing to start, {reason} ({ended(counts)})", flush=True)
+        _complete_wandb(plan, store, options.wandb)
+        show_failures(plan.states, store)
+        return 1 if counts[State.FAILED] else 0
+    _say_what_starts(plan, extension, options, store)
     return _run(spec, store, options, data, run)
 
 
-def _is_over(made: Plan, store: Store) -> str:
-    """Why a sweep has nothing left to start; empty where it has."""
-    counts = made.counts()
-    if counts["running"]:
+def _reason_to_end(plan: Plan, store: Store) -> str:
+    """Why a sweep has nothing left to start; empty if something is left."""
+    counts = plan.counts()
+    if counts[State.RUNNING]:
         return ""
-    if is_target_reached(made.spec.metric, store, made.states):
-        return f"{made.spec.metric.name} has reached its target {made.spec.metric.target}"
-    if made.stacks or (made.proposals_left and not store.is_exhausted(made.spec.name)):
+    if is_target_reached(plan.spec.metric, store, plan.states):
+        return f"{plan.spec.metric.name} has reached its target {plan.spec.metric.target}"
+    if plan.stacks or (plan.proposals_left and not store.search.is_exhausted(plan.spec.name)):
         return ""
     return f"all {counts['trials']} trials have ended"
 
 
-def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | None) -> int:
+def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: Run | None) -> int:
     if options.verbose:
         os.environ["WANDB_SILENT"] = "false"
     from polysweep.sweeps.scheduling.ray_environment import prepare
 
     prepare(options.address, options.insecure, verbose=options.verbose)
-    from polysweep.sweeps.scheduling.driver import Settings, launch
+    from polysweep.sweeps.scheduling.driver import launch
 
     store.files.patience = patience()
-    settings = Settings(store, options.wandb, data, options.verbose, options.address, patience(), options.launch_id)
-    result = (run or partial(launch, spec))(settings)
+    result = (run or launch)(spec, store, options, data)
     after = make_plan(result.spec, result.states)
     if result.exit_code < 128:  # not interrupted
         _complete_wandb(after, store, options.wandb)
     counts = after.counts()
-    left = counts["new"] + counts["interrupted"] + counts["running"]
+    left = counts[State.NEW] + counts[State.INTERRUPTED] + counts[State.RUNNING]
     again = f", {left} left: launch again" if left and not result.reason else ""
     say(f"{spec.name}: {ended(counts) or '0 ended'}{again}" + (f"; {result.reason}" if result.reason else ""))
     show_failures(result.states, store)
@@ -128,49 +113,49 @@ def _run(spec: SweepSpec, store: Store, options: Options, data: str, run: Run | 
 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed and may not be meant."""
-    found = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    return list(dict.fromkeys([*found, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
+    texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
+    return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
-def _say_what_starts(made: Plan, extension: Extension, options: Options, store: Store) -> None:
-    counts = made.counts()
-    more = f", up to {made.proposals_left} points to be proposed" if made.proposals_left else ""
+def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:
+    counts = plan.counts()
+    more = f", up to {plan.proposals_left} points to be proposed" if plan.proposals_left else ""
     print(
-        f"{made.spec.name}: {counts['trials']} trials in {len(made.members)} cells: "
+        f"{plan.spec.name}: {counts['trials']} trials in {len(plan.members)} cells: "
         f"{counts['new']} new, {counts['interrupted']} to continue, {counts['running']} running elsewhere, "
         f"{ended(counts) or '0 ended'}{more}",
         flush=True,
     )
-    if made.spec.description:
-        say(made.spec.description)
+    if plan.spec.description:
+        say(plan.spec.description)
     if extension.gone:
-        print(f"{extension.gone} trials have gone from the file; they are kept in the Store", flush=True)
-    show_holders(made.states)
+        print(f"{extension.gone} trials are no longer in the spec; their results are kept", flush=True)
+    show_holders(plan.states)
     if options.wandb == "offline" and not store.is_local:
         print(f"offline W&B runs are written to {store.wandb_folder}", flush=True)
 
 
 def use_wandb_settings(project: str | None, entity: str | None) -> None:
-    """A sweep's project and entity, if the environment does not say otherwise."""
+    """Log to a sweep's project and entity, unless the environment names others."""
     for name, value in (("WANDB_PROJECT", project), ("WANDB_ENTITY", entity)):
         if value is not None and not os.environ.get(name):
             os.environ[name] = value
 
 
-def _changes_of_device(made: Plan, store: Store) -> list[str]:
-    """Trials to be continued elsewhere than where they began: they need not be bitwise what they would have been."""
+def _changes_of_device(plan: Plan, store: Store) -> list[str]:
+    """Warnings about trials that continue on another kind of device: their numbers may differ in the last bits."""
     from polysweep.sweeps.store.provenance import differences, provenance
 
-    launch = made.spec.launch
-    found: Counter[str] = Counter()
-    for trial in made.trials:
-        if made.state(trial) == "interrupted" and made.states[trial.trial_id].epoch:
+    launch = plan.spec.launch
+    changes: Counter[str] = Counter()
+    for trial in plan.trials:
+        if plan.state(trial) == State.INTERRUPTED and plan.states[trial.trial_id].epoch:
             before = (store.record(trial.trial_id) or {}).get("provenance", {})
-            found[differences(before, provenance(launch.device, launch.cpus))] += 1
-    return [f"{count} trials continue on another kind of device: {text}" for text, count in found.items() if text]
+            changes[differences(before, provenance(launch.device, launch.cpus))] += 1
+    return [f"{count} trials continue on another kind of device: {text}" for text, count in changes.items() if text]
 
 
-def _complete_wandb(made: Plan, store: Store, mode: Mode) -> None:
+def _complete_wandb(plan: Plan, store: Store, mode: Mode) -> None:
     """Write the runs of ended trials that W&B lacks, for example because a launch was killed between the two."""
-    there = [t for t in made.trials if made.state(t) in FINAL and not made.states[t.trial_id].damage]
+    there = [t for t in plan.trials if plan.state(t) in FINAL and not plan.states[t.trial_id].damage]
     complete({trial.trial_id: trial.values for trial in there}, store, mode)

@@ -36,7 +36,7 @@ StoreOption = Annotated[
 ]
 WandbOption = Annotated[
     str | None,
-    typer.Option("--wandb", help="online, offline or disabled. [default: online where logged in, else offline]"),
+    typer.Option("--wandb", help="online, offline or disabled. [default: online if logged in, else offline]"),
 ]
 DataOption = Annotated[
     str | None,
@@ -50,7 +50,7 @@ DataOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
-InsecureOption = Annotated[bool, typer.Option("--insecure", help="Take a cluster that does not ask for a token.")]
+InsecureOption = Annotated[bool, typer.Option("--insecure", help="Accept a cluster that does not demand a token.")]
 
 
 def open_store(root: str) -> Store:

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from polysweep.sweeps.console import print_cells, say
 from polysweep.sweeps.planning.estimate import Estimate
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import shown_number
-from polysweep.trainer.text import one_line
+from polysweep.trainer.text import last_line, one_line
 
 if TYPE_CHECKING:
     from polysweep.sweeps.planning.plan import Plan
@@ -23,65 +23,66 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 60
 """Rows of a table of cells; the rest is counted."""
 MOST_IDS: Final = 3
+_OPEN: Final = (State.NEW, State.INTERRUPTED, State.RUNNING)
 MOST_DAMAGED: Final = 10
 
 
-def show_plan(made: Plan, extension: Extension, estimate: Estimate) -> None:
+def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     """Cells with their trials by state, and what a launch would start."""
-    spec, counts = made.spec, made.counts()
-    seeds = len({trial.seed for trial in made.trials}) or len(spec.seeds)
+    spec, counts = plan.spec, plan.counts()
+    seeds = len({trial.seed for trial in plan.trials}) or len(spec.seeds)
     say(
-        f"{spec.name}: {counts['trials']} trials = {len(made.members)} cells x their tuned values x {seeds} seeds "
+        f"{spec.name}: {counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
         f"({len(spec.variants)} variants)"
     )
     if spec.method == "bayes":
-        say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {made.proposals_left} to come")
+        say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {plan.proposals_left} to come")
     tuned = ", ".join(spec.tuned) or "nothing"
     say(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
-    if made.members:
-        _show_cells(made)
+    if plan.members:
+        _show_cells(plan)
     ended_counts = sum(counts[state] for state in FINAL)
     say(
         f"{counts['new']} new, {counts['interrupted']} interrupted, {counts['running']} running, "
         f"{ended_counts} done{': ' + ended(counts) if ended(counts) else ''}"
     )
     show_extension(spec.name, extension)
-    say(_starting(made))
+    say(_starting(plan))
     say(f"time and cost: {estimate}")
 
 
-def _show_cells(made: Plan) -> None:
+def _show_cells(plan: Plan) -> None:
     rows = []
-    for members in made.members[:MOST_CELLS]:
-        states = [made.state(trial) for trial in members]
-        counts = [states.count(state) for state in ("new", "interrupted", "running")]
+    for members in plan.members[:MOST_CELLS]:
+        states = [plan.state(trial) for trial in members]
+        counts = [states.count(state) for state in _OPEN]
         rows.append((members[0].cell, [str(n) for n in (len(states), *counts, len(states) - sum(counts))]))
-    tally = made.counts()
-    total = [tally["trials"], tally["new"], tally["interrupted"], tally["running"], sum(tally[s] for s in FINAL)]
-    print_cells("", ("trials", "new", "interrupted", "running", "ended"), rows, list(map(str, total)), Console())
-    if len(made.members) > MOST_CELLS:
-        say(f"and {len(made.members) - MOST_CELLS} more cells (--json lists all)")
+    tally = plan.counts()
+    total = [tally["trials"], *(tally[state] for state in _OPEN), sum(tally[state] for state in FINAL)]
+    print_cells("", ("trials", *_OPEN, "ended"), rows, list(map(str, total)), Console())
+    if len(plan.members) > MOST_CELLS:
+        say(f"and {len(plan.members) - MOST_CELLS} more cells (--json lists all)")
 
 
-def _starting(made: Plan) -> str:
+def _starting(plan: Plan) -> str:
     """What a launch would start, in words."""
-    sizes = " or ".join(map(str, sorted({stack.width for stack in made.stacks})))
-    rows = sum(stack.width for stack in made.stacks)
-    padding = rows - sum(len(stack.trials) for stack in made.stacks)
-    text = f"{len(made.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
+    sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
+    rows = sum(stack.width for stack in plan.stacks)
+    padding = rows - sum(len(stack.trials) for stack in plan.stacks)
+    text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
     text += f" ({padding} of their {rows} rows are padding)" if padding else ""
-    if made.proposals_left:
-        text += f"; then bayes proposes {made.proposals_left} points, each a stack of K = {len(made.spec.seeds)}"
+    if plan.proposals_left:
+        text += f"; then bayes proposes {plan.proposals_left} points, each a stack of K = {len(plan.spec.seeds)}"
     return text
 
 
 def show_extension(name: str, extension: Extension) -> None:
-    """What the file adds to the sweep as launched, what has gone from it, and what it says otherwise."""
+    """How the spec differs from the sweep as launched: new trials, trials no longer in it, changed values."""
     if not extension.known:
         return
     say(
-        f"since the last launch: {extension.new} trials are new in the file, {extension.unchanged} unchanged, "
-        f"{extension.gone} gone from it (kept in the Store)"
+        f"since the last launch: {extension.new} trials are new in the spec, {extension.unchanged} unchanged, "
+        f"{extension.gone} no longer in it (their results are kept)"
     )
     if extension.changed:
         say(f"{name} was launched with another spec; launch needs --extend:")
@@ -89,40 +90,40 @@ def show_extension(name: str, extension: Extension) -> None:
             say(f"  {one_line(line)}")
 
 
-def show_status(name: str, found: Mapping[str, Any], note: str, console: Console | None = None) -> None:
+def show_status(name: str, summary: Mapping[str, Any], note: str, console: Console | None = None) -> None:
     """The table of `status`."""
     console = console or Console()
 
     def tell(text: str) -> None:
         console.print(one_line(text), highlight=False, markup=False, soft_wrap=True)
 
-    counts = {**found["counts"], "stalled": found["stalled"]}
+    counts = {**summary["counts"], "stalled": summary["stalled"]}
     states = [state for state in counts if state != "trials" and counts[state]]
     rows = []
-    for cell in found["cells"][:MOST_CELLS]:
+    for cell in summary["cells"][:MOST_CELLS]:
         best = "" if cell["best"] is None else shown_number(cell["best"])
         counted = {**cell["counts"], "stalled": cell.get("stalled", 0)}
         rows.append((cell["cell"], [*(str(counted.get(state, 0)) for state in states), best]))
     title = f"{name}: {counts['trials']} trials{note}"
     total = [*(str(counts[state]) for state in states), ""]
-    print_cells(title, (*states, f"best {found['metric']}"), rows, total, console)
-    if len(found["cells"]) > MOST_CELLS:
-        tell(f"and {len(found['cells']) - MOST_CELLS} more cells (--json lists all)")
-    _show_damage(found, tell)
-    if found["stalled"]:
-        tell(f"{found['stalled']} finished trials are stalled: gamma = 0 in every step of their last epochs")
-    if found["proposals_left"]:
-        tell(f"{found['proposals_left']} points are still to be proposed")
-    if found["gone"]:
-        tell(f"{found['gone']} trials have gone from the file; they are kept in the Store")
-    for holder in found["launches"]:
+    print_cells(title, (*states, f"best {summary['metric']}"), rows, total, console)
+    if len(summary["cells"]) > MOST_CELLS:
+        tell(f"and {len(summary['cells']) - MOST_CELLS} more cells (--json lists all)")
+    _show_damage(summary, tell)
+    if summary["stalled"]:
+        tell(f"{summary['stalled']} finished trials are stalled: gamma = 0 in every step of their last epochs")
+    if summary["proposals_left"]:
+        tell(f"{summary['proposals_left']} points are still to be proposed")
+    if summary["gone"]:
+        tell(f"{summary['gone']} trials are no longer in the spec; their results are kept")
+    for holder in summary["launches"]:
         tell(f"launched by {holder}")
-    tell(f"time and cost: {Estimate(**found['estimate'])}")
+    tell(f"time and cost: {Estimate(**summary['estimate'])}")
 
 
-def _show_damage(found: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+def _show_damage(summary: Mapping[str, Any], tell: Callable[[str], None]) -> None:
     """The trials whose files cannot be read, each with the file."""
-    damaged = [trial for trial in found["trials"] if trial.get("damage")]
+    damaged = [trial for trial in summary["trials"] if trial.get("damage")]
     for trial in damaged[:MOST_DAMAGED]:
         tell(f"failed: {trial['trial_id']}: {trial['damage']}")
     if len(damaged) > MOST_DAMAGED:
@@ -133,7 +134,7 @@ def show_holders(states: Mapping[str, TrialState]) -> None:
     """Who holds which trials and since when."""
     held: dict[str, list[str]] = {}
     for trial_id, state in states.items():
-        if state.state == "running":
+        if state.state == State.RUNNING:
             held.setdefault(state.holder, []).append(trial_id)
     for holder, trials in held.items():
         more = f" and {len(trials) - MOST_IDS} more" if len(trials) > MOST_IDS else ""
@@ -145,10 +146,9 @@ def show_failures(states: Mapping[str, TrialState], store: Store) -> None:
     for trial_id, state in states.items():
         if state.damage:
             say(f"failed: {trial_id}: {one_line(state.damage)}", sys.stderr)
-        elif state.state == "failed":
+        elif state.state == State.FAILED:
             record: dict[str, Any] = store.record(trial_id) or {}
-            last = (record.get("error") or "").strip().splitlines()[-1:]
-            say(f"failed: {trial_id}: {one_line(' '.join(last))}", sys.stderr)
+            say(f"failed: {trial_id}: {one_line(last_line(record.get('error') or ''))}", sys.stderr)
 
 
 def trial_log(store: Store, trial_id: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from polysweep.sweeps.store.checkpoints import BEFORE, NEWEST
 from polysweep.sweeps.store.files import NewerFormatError, StoreError
 from polysweep.sweeps.store.record import BEGUN
+from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_continued, offline_run
 
@@ -39,12 +40,12 @@ def _retry(store: Store, trial_id: str) -> bool:
         for name in (NEWEST, BEFORE, "record.json"):
             store.files.remove(f"{folder}/{name}")
         return True
-    if record is None or record["outcome"] != "failed":
+    if record is None or record["outcome"] != State.FAILED:
         return False
     if (run := offline_run(store.wandb_folder, trial_id)) is not None:
         mark_continued(run, record["epoch"])
     errors = [*record.get("errors", []), record["error"]]
     logged = BEGUN if record.get("wandb") else None
-    again = {"outcome": "running", "error": None, "ended": None, "failures": 0, "errors": errors, "wandb": logged}
-    store.write_record(trial_id, {**record, **again})
+    again = {"outcome": State.RUNNING.value, "error": None, "ended": None, "failures": 0}
+    store.write_record(trial_id, {**record, **again, "errors": errors, "wandb": logged})
     return True

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.spec.sweep import Resources
 from polysweep.sweeps.store.files import StoreError
-from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.device import device_model
@@ -24,7 +24,7 @@ HOURS_A_YEAR: Final = 8766
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left: `stacks` of which `known` have a finished trial to go by, the `trials` that this is based on."""
+    """What is left: `stacks` `known` of them can be estimated, from so many finished `trials`."""
 
     device: str
     unit: str  # core or GPU
@@ -35,10 +35,10 @@ class Estimate:
     wall_hours: float | None
     device_hours: float | None
     spent_hours: float  # by the sweep's trials so far
-    proposals: int = 0  # points that bayes has still to propose, of which nothing is known yet
+    proposals: int = 0  # points that bayes has still to propose; they are not in the estimate
 
     def as_json(self) -> dict[str, Any]:
-        """As `plan --json` and `status --json` print it; null where nothing is known."""
+        """As `plan --json` and `status --json` print it; null for what is not known."""
         return vars(self)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Estimate:
 
 
 def _duration(hours: float) -> str:
-    """`1:30:00`, or years where that is beyond any calendar."""
+    """`1:30:00`, or years if it is more than a calendar shows."""
     return (
         f"{hours / HOURS_A_YEAR:.3g} years"
         if hours > 100 * HOURS_A_YEAR
@@ -75,61 +75,76 @@ def estimate(
     *,
     proposals: int = 0,
 ) -> Estimate:
-    """What stacks would take on this machine's device; `states` are those of all the sweep's trials."""
+    """How long stacks would take on this machine's device; `states` has all trials of the sweep."""
     device = device_model(launch.device, imports=False)
     per_stack = launch.gpus or launch.cpus
     spent, rates = _rates(states, store, device)
     seconds: list[float] = []
     for stack in stacks:
-        found = _rate(rates, stack.trials[0].signature, stack.width)
-        if found:
-            seconds.append(found[0] * (stack.trials[0].epochs - stack.epoch))
+        rate = _rate(rates, stack.trials[0].signature, stack.width)
+        if rate:
+            seconds.append(rate.seconds * (stack.trials[0].epochs - stack.epoch))
     slots = launch.concurrency or _slots(launch.cpus, launch.gpus)
-    total, known = sum(seconds), len(seconds)
+    total, covered = sum(seconds), len(seconds)
     return Estimate(
         device=device,
         unit="GPU" if launch.gpus else "core",
         stacks=len(stacks),
-        known=known,
-        trials=sum(count for _, count in rates.values()) if known else 0,
+        known=covered,
+        trials=sum(rate.trials for rate in rates.values()) if covered else 0,
         slots=slots,
-        wall_hours=max(total / slots, *seconds) / 3600 if known else None,
-        device_hours=total * per_stack / 3600 if known else None,
+        wall_hours=max(total / slots, *seconds) / 3600 if covered else None,
+        device_hours=total * per_stack / 3600 if covered else None,
         spent_hours=spent * per_stack / 3600,
         proposals=proposals,
     )
 
 
-def _rates(
-    states: Mapping[str, TrialState], store: Store, device: str
-) -> tuple[float, dict[tuple[str, int], tuple[float, int]]]:
-    """Seconds that the sweep's trials have taken, and by signature and K the seconds an epoch of a stack, and of how
-    many trials."""
-    own = {trial_id for trial_id, state in states.items() if state.state != "new"}
+class _Rate(NamedTuple):
+    """How long an epoch of a stack takes."""
+
+    seconds: float
+    trials: int  # that it is measured on
+
+
+_Rates = Mapping[tuple[str, int], _Rate]
+"""By signature and K."""
+
+
+def _rates(states: Mapping[str, TrialState], store: Store, device: str) -> tuple[float, _Rates]:
+    """Seconds that the sweep's trials have taken, and the rates of finished trials on the same device model."""
+    own = {trial_id for trial_id, state in states.items() if state.state != State.NEW}
     present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
     spent = 0.0
-    sums: dict[tuple[str, int], tuple[float, int, int]] = {}
+    measured: dict[tuple[str, int], list[tuple[float, int]]] = {}  # seconds and epochs of each trial
     for trial_id, record in store.records(islice(present, max(MOST_RECORDS, len(own)))):
         if isinstance(record, StoreError):
             continue
         seconds = float(record.get("seconds") or 0.0)
         if trial_id in own:
             spent += seconds / record["width"]
-        there = record.get("provenance", {}).get("device_model") == device
-        if record["outcome"] == "finished" and there and record.get("signature") and record["epoch"]:
-            key = (str(record["signature"]), int(record["width"]))
-            before = sums.get(key, (0.0, 0, 0))
-            sums[key] = (before[0] + seconds, before[1] + record["epoch"], before[2] + 1)
-    return spent, {key: (seconds / epochs, trials) for key, (seconds, epochs, trials) in sums.items()}
+        if _is_measured(record, device):
+            measured.setdefault((str(record["signature"]), int(record["width"])), []).append((seconds, record["epoch"]))
+    rates = {}
+    for key, trials in measured.items():
+        seconds, epochs = (sum(column) for column in zip(*trials, strict=True))
+        rates[key] = _Rate(seconds / epochs, len(trials))
+    return spent, rates
 
 
-def _rate(rates: Mapping[tuple[str, int], tuple[float, int]], signature: str, width: int) -> tuple[float, int] | None:
-    """Seconds an epoch of a stack of this K, scaled from another K where this one has not been seen."""
+def _is_measured(record: Mapping[str, Any], device: str) -> bool:
+    """Whether a record tells how long its kind of trial takes on a device model."""
+    is_here = record.get("provenance", {}).get("device_model") == device
+    return bool(record["outcome"] == State.FINISHED and is_here and record.get("signature") and record["epoch"])
+
+
+def _rate(rates: _Rates, signature: str, width: int) -> _Rate | None:
+    """The rate of a stack of this K, scaled from another K if this one has not been measured."""
     if (signature, width) in rates:
         return rates[signature, width]
-    for (known, other), (seconds, trials) in rates.items():
-        if known == signature:
-            return seconds * width / other, trials
+    for (other_signature, other_width), rate in rates.items():
+        if other_signature == signature:
+            return _Rate(rate.seconds * width / other_width, rate.trials)
     return None
 
 

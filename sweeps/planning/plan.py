@@ -45,7 +45,7 @@ class Plan:
 
     @cached_property
     def jobs(self) -> list[tuple[StackPlan, ...]]:
-        """The stacks as they are handed out: one by one, or, where results decide what is run, those of one point."""
+        """The stacks as they are handed out: one by one, or by point if results decide what is run."""
         if not self.spec.by_points:
             return [(stack,) for stack in self._stacks(self.trials)]
         jobs = (tuple(self._stacks(members)) for members in by_point(self.trials))
@@ -64,10 +64,10 @@ class Plan:
         return self._width(trial)[0]
 
     def _width(self, trial: SweepTrial) -> tuple[int, str]:
-        known = self._widths.get(trial.signature)
-        if known is None:
-            known = self._widths[trial.signature] = stack_width(self.spec, trial, self.data)
-        return known
+        width = self._widths.get(trial.signature)
+        if width is None:
+            width = self._widths[trial.signature] = stack_width(self.spec, trial, self.data)
+        return width
 
     @cached_property
     def _widths(self) -> dict[str, tuple[int, str]]:
@@ -76,7 +76,7 @@ class Plan:
     @property
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
-        new = [trial for trial in self.trials if self.state(trial) == "new"]
+        new = [trial for trial in self.trials if self.state(trial) == State.NEW]
         return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
     def state(self, trial: SweepTrial) -> State:
@@ -99,8 +99,8 @@ class Plan:
     @property
     def proposals_left(self) -> int:
         """Points that a bayes sweep has still to propose."""
-        known = len(self.spec.suggestions)
-        return max(0, (self.spec.points or 0) - known) if self.spec.method == "bayes" else 0
+        proposed = len(self.spec.suggestions)
+        return max(0, (self.spec.points or 0) - proposed) if self.spec.method == "bayes" else 0
 
     def as_json(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""
@@ -122,15 +122,15 @@ class Plan:
 
 
 def plan(
-    spec: SweepSpec, known: Mapping[str, TrialState], data: str = "", trials: Sequence[SweepTrial] | None = None
+    spec: SweepSpec, states: Mapping[str, TrialState], data: str = "", trials: Sequence[SweepTrial] | None = None
 ) -> Plan:
-    """The plan of `spec`, or of some of its `trials`, where the Store knows those `known` by id; others are new."""
+    """The plan of `spec`, or of some of its `trials`. Trials that are not among `states` are new."""
     chosen = spec.trials if trials is None else list(trials)
-    return Plan(spec, {trial.trial_id: known.get(trial.trial_id, TrialState()) for trial in chosen}, data, chosen)
+    return Plan(spec, {trial.trial_id: states.get(trial.trial_id, TrialState()) for trial in chosen}, data, chosen)
 
 
 def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int, str]:
-    """K of a trial at its first start, and a note where it is not what one would expect.
+    """K of a trial at its first start, and a note if it is not what one would expect.
 
     It does not depend on how many trials are left, so neither do the numbers.
     """

@@ -23,19 +23,19 @@ def data_folder(option: str | None, spec: str | None = None) -> str:
     """
     if option == "":
         raise UserError("--data-dir or POLYSWEEP_DATA: empty; expected the folder of the data sets")
-    given = option or spec or DEFAULT_DATA
+    folder = option or spec or DEFAULT_DATA
     try:
-        return str(Path(given).expanduser().absolute())
+        return str(Path(folder).expanduser().absolute())
     except RuntimeError:  # of `~somebody`
         raise UserError(
-            f"{'--data-dir or POLYSWEEP_DATA' if option else 'launch.data_dir'}: {given}: no such user"
+            f"{'--data-dir or POLYSWEEP_DATA' if option else 'launch.data_dir'}: {folder}: no such user"
         ) from None
 
 
 def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None:
     """Look at the data, and at the device's precision, of every config.
 
-    Raises `UserError`: `DataError` where data is missing or damaged, `ConfigError` for what does not fit.
+    Raises `UserError`: `DataError` if data is missing or damaged, `ConfigError` if a config does not fit.
     """
     seen = set()
     for config in configs:
@@ -58,12 +58,12 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
 
 def remarks(config: TrialConfig) -> list[str]:
     """What is allowed and may not be meant."""
-    found = []
+    texts = []
     if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
-        found.append(
+        texts.append(
             f"momentum with scheduler {config.scheduler}: the step size is derived for a step along "
             "the gradient alone, and the paper uses none"
         )
     if config.scheduler == "cosine" and config.epochs == 1:
-        found.append("scheduler cosine with epochs 1 is the constant step size lr")
-    return found
+        texts.append("scheduler cosine with epochs 1 is the constant step size lr")
+    return texts

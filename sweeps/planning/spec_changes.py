@@ -40,7 +40,7 @@ def compare(spec: SweepSpec, store: Store) -> Extension:
 def _changes(old: Sweep, new: SweepSpec) -> list[str]:
     """Values that were the sweep's only ones and are not among the new ones, and what decides otherwise what is run."""
     was, now = old.settings, new.settings
-    found = [
+    changes = [
         f"{name}: {before} -> {after}"
         for name, before, after in (
             ("method", was.method, now.method),
@@ -55,20 +55,20 @@ def _changes(old: Sweep, new: SweepSpec) -> list[str]:
         for name, only in values.items():
             if len(only) == 1 and not only & left.get(name, set()):
                 shown = ", ".join(map(str, sorted(left.get(name, {"nothing"}), key=repr)))
-                found.append(f"{name}: {next(iter(only))} -> {shown}")
+                changes.append(f"{name}: {next(iter(only))} -> {shown}")
     elif was.method == now.method and was.space and was.space != now.space:
         before, after = json.loads(was.space), json.loads(now.space)
         for name, what in (("search_seed", "search_seed"), ("space", "parameters")):
             if before.get(name) != after.get(name):
-                found.append(f"{what} of a {now.method} search (other ranges are another search)")
-    return found
+                changes.append(f"{what} of a {now.method} search (other ranges are another search)")
+    return changes
 
 
 def _values(trials: Iterable[SweepTrial]) -> dict[str, set[Any]]:
     """By field, all its values in the sweep, the seeds not among them."""
-    found: dict[str, set[Any]] = {}
+    values: dict[str, set[Any]] = {}
     for trial in trials:
         for name, value in trial.values.items():
-            found.setdefault(name, set()).add(value)
-    found.pop("seed", None)
-    return found
+            values.setdefault(name, set()).add(value)
+    values.pop("seed", None)
+    return values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from polysweep.sweeps.spec.sweep import SweepTrial
-from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.states import State, TrialState
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def stacks_of(
     groups: dict[tuple[str, int, int], list[SweepTrial]] = {}
     for trial in trials:
         state = states[trial.trial_id]
-        if state.state in ("new", "interrupted"):
+        if state.state in (State.NEW, State.INTERRUPTED):
             width = state.width or width_of(trial)
             groups.setdefault((trial.signature, width, state.epoch), []).append(trial)
     return [

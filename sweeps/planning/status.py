@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.sweeps.planning.estimate import estimate
 from polysweep.sweeps.planning.stacks import stacks_of
+from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.sweep import RecordedMetric, Sweep, SweepTrial, by_cell
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.launches import launches
-from polysweep.sweeps.store.states import counts_of
-from polysweep.sweeps.store.store import Store, is_target_reached
+from polysweep.sweeps.store.states import State, TrialState, counts_of
+from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import is_stalled
 
 NEVER_STALLED: Final = ("constant", "cosine")
-"""Schedulers without a safeguard: of a record older than this note no history has to be read."""
+"""Schedulers without a safeguard: if a record is older than this note, its history need not be read."""
+_WITHOUT_VALUE: Final = (State.NEW, State.DIVERGED, State.FAILED)
 
 
 def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
@@ -25,22 +28,10 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     sweep's metric over the cell's trials that have neither diverged nor failed.
     """
     states, settings, metric = store.states(sweep), sweep.settings, sweep.metric
-    pick = max if metric.goal == "maximize" else min
-    with_values = [t for t in sweep.trials if states[t.trial_id].state not in ("new", "diverged", "failed")]
-    values, stalled = _values(metric, store, with_values)
+    with_values = [t for t in sweep.trials if states[t.trial_id].state not in _WITHOUT_VALUE]
+    best, stalled = _results(metric, store, with_values)
     stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
-    proposals = max(0, settings.points - store.points(sweep.name)) if settings.points else 0
-    cells = []
-    for members in by_cell(sweep.trials):
-        found = [values[trial.trial_id] for trial in members if trial.trial_id in values]
-        cells.append(
-            {
-                "cell": members[0].cell,
-                "counts": dict(Counter(states[trial.trial_id].state for trial in members)),
-                "best": pick(found) if found else None,
-                **({"stalled": held} if (held := sum(trial.trial_id in stalled for trial in members)) else {}),
-            }
-        )
+    proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0
     return {
         "sweep": sweep.name,
         "metric": metric.name,
@@ -50,51 +41,78 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
         "gone": len(sweep.gone),
         "proposals_left": proposals,
         "over": is_target_reached(metric, store, states)
-        or (settings.method == "bayes" and store.is_exhausted(sweep.name)),
+        or (settings.method == "bayes" and store.search.is_exhausted(sweep.name)),
         "launches": [str(owner) for owner in launches(store, sweep.name).values()],
         "estimate": estimate(stacks, states, settings.launch, store, proposals=proposals).as_json(),
-        "cells": cells,
-        "trials": [
-            {
-                "trial_id": t.trial_id,
-                "outcome": states[t.trial_id].state,
-                "epoch": states[t.trial_id].epoch,
-                **({"stalled": True} if t.trial_id in stalled else {}),
-                **({"damage": states[t.trial_id].damage} if states[t.trial_id].damage else {}),
-                **({"holder": states[t.trial_id].holder} if states[t.trial_id].holder else {}),
-            }
-            for t in sweep.trials
-        ],
+        "cells": [_cell(members, states, best, stalled, metric.goal) for members in by_cell(sweep.trials)],
+        "trials": [_trial(t.trial_id, states[t.trial_id], t.trial_id in stalled) for t in sweep.trials],
     }
 
 
-def _values(metric: RecordedMetric, store: Store, trials: list[SweepTrial]) -> tuple[dict[str, float], set[str]]:
-    """The best value of each trial so far, and which are stalled; from its history if an older version recorded it."""
-    at = int(metric.goal == "maximize")
+def _cell(
+    members: Sequence[SweepTrial],
+    states: Mapping[str, TrialState],
+    best: Mapping[str, float],
+    stalled: set[str],
+    goal: str,
+) -> dict[str, Any]:
+    """A cell with the best of its trials' best values, and how many of its trials are stalled, if any are."""
+    trial_ids = [trial.trial_id for trial in members]
+    values = [best[trial_id] for trial_id in trial_ids if trial_id in best]
+    pick = max if goal == "maximize" else min
+    cell = {
+        "cell": members[0].cell,
+        "counts": dict(Counter(states[trial_id].state for trial_id in trial_ids)),
+        "best": pick(values) if values else None,
+    }
+    number = len(stalled.intersection(trial_ids))
+    return {**cell, "stalled": number} if number else cell
+
+
+def _trial(trial_id: str, state: TrialState, is_stalled: bool) -> dict[str, Any]:
+    """A trial with its notes, if it has any."""
+    notes = {"stalled": is_stalled, "damage": state.damage, "holder": state.holder}
+    return {
+        "trial_id": trial_id,
+        "outcome": state.state,
+        "epoch": state.epoch,
+        **{name: value for name, value in notes.items() if value},
+    }
+
+
+def _results(metric: RecordedMetric, store: Store, trials: Sequence[SweepTrial]) -> tuple[dict[str, float], set[str]]:
+    """The best value of each trial so far, and which trials are stalled."""
     schedulers = {trial.trial_id: trial.value("scheduler") for trial in trials}
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     stalled: set[str] = set()
-    for trial_id, record in store.records(trial.trial_id for trial in trials):
+    for trial_id, record in store.records(schedulers):
         if isinstance(record, StoreError):
             continue
-        if "extremes" in record:
-            values = record["extremes"].get(metric.name, [])
-        else:
-            rows = [row.get(metric.name) for row in _history(store, trial_id)]
-            measured = [value for value in rows if value is not None]
-            values = [min(measured), max(measured)] if measured else []
-        if values:
-            found[trial_id] = float(values[at])
-        may_stall = "stalled" not in record and schedulers[trial_id] not in NEVER_STALLED
-        if record["outcome"] == "finished" and (
-            record.get("stalled") or (may_stall and is_stalled(_history(store, trial_id)))
-        ):
+        if extremes := _extremes(record, metric.name, store, trial_id):
+            best[trial_id] = float(extremes[metric.goal == "maximize"])
+        if record["outcome"] == State.FINISHED and _is_stalled(record, schedulers[trial_id], store, trial_id):
             stalled.add(trial_id)
-    return found, stalled
+    return best, stalled
+
+
+def _extremes(record: Mapping[str, Any], metric: str, store: Store, trial_id: str) -> Sequence[float]:
+    """The smallest and the largest value of a metric; empty if it has none. Of an older record: by its history."""
+    if "extremes" in record:
+        extremes: Sequence[float] = record["extremes"].get(metric, [])
+        return extremes
+    values = [row[metric] for row in _history(store, trial_id) if row.get(metric) is not None]
+    return [min(values), max(values)] if values else []
+
+
+def _is_stalled(record: Mapping[str, Any], scheduler: str, store: Store, trial_id: str) -> bool:
+    """Whether gamma = 0 held a finished trial in place to the end. Of an older record: by its history."""
+    if "stalled" in record:
+        return bool(record["stalled"])
+    return scheduler not in NEVER_STALLED and is_stalled(_history(store, trial_id))
 
 
 def _history(store: Store, trial_id: str) -> list[dict[str, Any]]:
-    """A trial's history; empty where it is damaged: `logs` and `table` say so."""
+    """A trial's history; empty if it is damaged, which `logs` and `table` report."""
     try:
         return store.history(trial_id)
     except StoreError:

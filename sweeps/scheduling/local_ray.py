@@ -31,7 +31,7 @@ _NEEDED: Final = {
     "dashboard agent": r"DashboardAgent|dashboard/agent\.py",
     "runtime_env agent": r"RuntimeEnvAgent|runtime_env/agent",
 }
-"""Processes without which nothing goes on, by how their command lines look."""
+"""Processes that Ray cannot do without, by patterns of their command lines."""
 
 
 @contextmanager
@@ -42,14 +42,14 @@ def local_ray(folder: str, options: dict[str, Any], lost: Callable[[str], None])
         [sys.executable, "-IS", str(reaper.__file__), mark, folder],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
     )  # fmt: skip
-    over = threading.Event()
+    has_ended = threading.Event()
     try:
         with _marked(mark), shielded():
             ray.init(address="local", num_cpus=usable_cpus(), include_dashboard=False, _temp_dir=folder, **options)
-        threading.Thread(target=_watch_processes, args=(mark, over, lost), name="ray", daemon=True).start()
+        threading.Thread(target=_watch_processes, args=(mark, has_ended, lost), name="ray", daemon=True).start()
         yield
     finally:
-        over.set()
+        has_ended.set()
         with _ended_at_once():
             ray.shutdown()
         assert guard.stdin is not None
@@ -83,29 +83,29 @@ def _ended_at_once() -> Iterator[None]:
         ConsolePopen.terminate = terminate  # type: ignore[method-assign]
 
 
-def _watch_processes(mark: str, over: threading.Event, lost: Callable[[str], None]) -> None:
+def _watch_processes(mark: str, has_ended: threading.Event, lost: Callable[[str], None]) -> None:
     """Until one of the processes that Ray needs is gone."""
-    known: dict[str, int] = {}
+    pids: dict[str, int] = {}
     for poll in count():
-        if len(known) < len(_NEEDED) and poll < LOOKS:  # the agents may be a little later than Ray says
+        if len(pids) < len(_NEEDED) and poll < LOOKS:  # the agents may be a little later than Ray says
             for pid, line in reaper.marked(mark).items():
-                known |= {name: pid for name, look in _NEEDED.items() if name not in known and re.search(look, line)}
-        gone = [name for name, pid in known.items() if not reaper.is_alive(pid)]
-        if gone and not over.is_set():
+                pids |= {name: pid for name, look in _NEEDED.items() if name not in pids and re.search(look, line)}
+        gone = [name for name, pid in pids.items() if not reaper.is_alive(pid)]
+        if gone and not has_ended.is_set():
             lost(f"Ray has died ({', '.join(gone)}); {RESUME}")
             return
-        if over.wait(POLL_SECONDS):
+        if has_ended.wait(POLL_SECONDS):
             return
 
 
 @contextmanager
 def watched_cluster(is_alive: Callable[[], bool], lost: Callable[[str], None]) -> Iterator[None]:
     """Ask a cluster now and then whether it lives; `lost(reason)` is called when it has been silent for 40 s."""
-    over = threading.Event()
+    has_ended = threading.Event()
 
     def watch() -> None:
         silent = 0.0
-        while not over.wait(5 * POLL_SECONDS):
+        while not has_ended.wait(5 * POLL_SECONDS):
             silent = 0.0 if is_alive() else silent + 5 * POLL_SECONDS
             if silent >= LOST_SECONDS:
                 lost(f"the Ray cluster has not answered for {silent:.0f} s; {RESUME}")
@@ -115,4 +115,4 @@ def watched_cluster(is_alive: Callable[[], bool], lost: Callable[[str], None]) -
     try:
         yield
     finally:
-        over.set()
+        has_ended.set()

@@ -1,4 +1,4 @@
-"""What a launch shows: trials done of all, percent, time left; best so far and running cells where there is room."""
+"""What a launch shows: trials done of all, percent, time left; best so far and running cells if there is room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Column
 from polysweep.sweeps.console import label
 from polysweep.sweeps.job import RowProgress
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.trainer.history import shown_number
 
 PLAIN_SECONDS: Final = 10.0
@@ -62,7 +62,7 @@ class Progress:
         self._bar.stop()
 
     def grow(self, spec: SweepSpec) -> None:
-        """Take over a sweep that may have got further points."""
+        """Replace the sweep, which may have new points."""
         self._spec = spec
         self._trials = {trial.trial_id: trial for trial in spec.trials}
         self._total = (spec.run_cap or 0) if spec.method == "bayes" else len(self._trials)
@@ -70,16 +70,16 @@ class Progress:
         self._bar.update(self._task, total=self._total)
 
     def refresh(self, states: Mapping[str, TrialState]) -> None:
-        """Take over what the Store says."""
+        """Show the states from the Store."""
         for trial_id, state in states.items():
             self._set(trial_id, state.state, state.epoch)
         self._running.clear()
 
     def update(self, rows: Sequence[RowProgress]) -> None:
-        """Take over one epoch of a stack."""
+        """Show one epoch of a stack."""
         for row in rows:
             self._set(row.trial_id, row.outcome, row.epoch)
-            (self._running.add if row.outcome == "running" else self._running.discard)(row.trial_id)
+            (self._running.add if row.outcome == State.RUNNING else self._running.discard)(row.trial_id)
             value = row.history.get(self._spec.metric.name)
             if value is not None:
                 better = max if self._spec.metric.goal == "maximize" else min
@@ -105,7 +105,7 @@ class Progress:
         return self._ended
 
     def tick(self) -> None:
-        """Say where it stands, if it is time to, though nothing has happened."""
+        """Print the progress if it is time to, even if nothing has happened."""
         if not self._console.is_terminal and time.monotonic() - self._printed_at >= PLAIN_SECONDS:
             self._show(self._note())
 

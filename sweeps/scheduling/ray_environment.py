@@ -33,7 +33,7 @@ def prepare(
         environment["RAY_AUTH_MODE"] = "token"
         environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         if not verbose:
-            environment["RAY_DEDUP_LOGS_SKIP_REGEX"] = "."  # pages of a raylet's log, where it dies
+            environment["RAY_DEDUP_LOGS_SKIP_REGEX"] = "."  # else pages of a raylet's log are printed when it dies
     else:
         environment.setdefault("RAY_AUTH_MODE", "disabled" if insecure else "token")
 

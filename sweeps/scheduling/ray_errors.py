@@ -1,4 +1,4 @@
-"""What a user is told of Ray's own troubles: one line, its cause first, and never a traceback."""
+"""Ray's own errors as a user sees them: one line, its cause first, and never a traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray.exceptions import OutOfMemoryError, RayActorError
 
 from polysweep.trainer.errors import UserError
 
-RESUME: Final = "the same command resumes from what is stored"
+RESUME: Final = "rerun the same command to resume"
 LONGEST: Final = 300  # characters
 
 
@@ -43,8 +43,8 @@ def cause_of(error: BaseException) -> str:
     if is_memory(error):
         used = re.search(r"was ([\d.]+ ?[KMGT]?B used / [\d.]+ ?[KMGT]?B) limit", text)
         return f"a machine is short of memory ({used[1]})" if used else "a machine is short of memory"
-    if "connection error code 2" in text:  # so says Ray of a process that is gone without a word
-        return "a worker process was killed, by somebody or by the kernel for want of memory"
+    if "connection error code 2" in text:  # how Ray describes a process that ended without a message
+        return "a worker process was killed, by a user or by the kernel because memory ran out"
     if isinstance(root, RayActorError):
         return "a worker process died"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Failure #")]
@@ -55,7 +55,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def first_error(errors: Sequence[Exception]) -> str:
-    """What a user is told of stacks that no worker could run."""
+    """What a user sees if no worker could run some stacks."""
     return f"{len(errors)} stacks could not be run: {cause_of(errors[0])}"
 
 

@@ -1,4 +1,4 @@
-"""What Ray Tune calls: the trainable that runs stacks, and who hands out jobs, watches them and ends them early."""
+"""What Ray Tune calls: the trainable that runs stacks, and what hands out jobs, watches them and ends them early."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _worker_online() -> Online:
 class StackTrainable(tune.Trainable):
     """The stacks of one job, one after the other.
 
-    `config["jobs"]` are `Job`s as dicts, `config["online"]` says whether W&B is logged to as they train,
+    `config["jobs"]` are `Job`s as dicts, `config["online"]` is whether epochs are logged to W&B at once,
     `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Start nothing yet: a reused actor is set up before it is known what for."""
+        """Start nothing yet: a reused actor is set up before its job is known."""
         if refusal := version_refusal(config["version"]):
             raise RuntimeError(refusal)
         self._run: StackRun | None = None
@@ -60,15 +60,15 @@ class StackTrainable(tune.Trainable):
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._interruption = Interruption(WORKER_SIGNALS)
-        self._interruption.start_in_order(self._hurry)
+        self._interruption.start_in_order(self._flush)
 
-    def _hurry(self) -> None:
+    def _flush(self) -> None:
         """In a thread, when a signal has come."""
         if self._run is not None:
-            self._run.hurry()
+            self._run.flush()
 
     def __ray_shutdown__(self) -> None:
-        """Ray calls it in an actor that nobody refers to any more, as after an error of the driver."""
+        """Ray calls it in an actor without any reference left, for example after an error of the driver."""
         with suppress(StoreError):
             self._close()
 
@@ -79,9 +79,9 @@ class StackTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train the first stack that is not over: an epoch, or where epochs are short as many as a report is worth.
+        """Train the first stack that has not ended: an epoch, or several short ones, because each report has a cost.
 
-        Where results decide what is run, every epoch is reported by itself.
+        If results decide what is run, every epoch is reported by itself.
         """
         rows: list[dict[str, Any]] = []
         began = time.monotonic()
@@ -92,7 +92,7 @@ class StackTrainable(tune.Trainable):
             except OutOfReachError as error:  # it has been waited for: neither this worker nor another tries again
                 return {"rows": rows, "done": True, "lost": str(error)}
             if self._interruption.signal:
-                # All is stored; Tune starts another worker, if it goes on at all.
+                # Everything is stored; Tune starts another worker, unless the launch ends.
                 os._exit(self._interruption.exit_code)
             if early or time.monotonic() - began >= REPORT_SECONDS:
                 break
@@ -110,8 +110,8 @@ class StackTrainable(tune.Trainable):
         return progress or []
 
     def cleanup(self) -> None:
-        """End the process's work in order."""
-        with suppress(StoreError):  # whoever has met it has told the driver
+        """End the process's work cleanly."""
+        with suppress(StoreError):  # the driver has been told of it already
             self._close()
         if _online is not None:
             _online.close(GRACE_SECONDS - 3)
@@ -180,7 +180,7 @@ class JobSearcher(Searcher):
         return self._next() or Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """What has come of it is in the Store."""
+        """Nothing: the result is in the Store."""
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the Store has it."""

@@ -24,9 +24,9 @@ LONGEST_SECONDS: Final = 60.0
 
 
 def marked(mark: str, variable: str = MARK) -> dict[int, str]:
-    """By pid, the command lines of the living processes that carry the mark; none where there is no /proc."""
+    """By pid, the command lines of the living processes that carry the mark; none if there is no /proc."""
     wanted = f"{variable}={mark}".encode()
-    found = {}
+    command_lines = {}
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:
@@ -34,14 +34,15 @@ def marked(mark: str, variable: str = MARK) -> dict[int, str]:
     for pid in pids:
         try:
             if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                command_lines[pid] = line.decode(errors="replace")
         except OSError:  # another user's, or gone
             continue
-    return found
+    return command_lines
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and not only its entry in its parent's table."""
+    """Whether the process exists, and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -58,7 +59,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def main(mark: str, folder: str, patience: float = GRACE_SECONDS) -> None:
-    """Wait for the launch's end; a byte before it says that Ray has been shut down in order."""
+    """Wait for the launch's end; a byte before it means that Ray has been shut down cleanly."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are the launch's; it ends, and then this does
     grace = 0.0 if os.read(0, 1) else patience

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from polysweep.sweeps.spec.sweep import SweepTrial, nested
+from polysweep.sweeps.spec.fields import SpecFields
+from polysweep.sweeps.spec.search import Point, Suggestion, distinct_draws
+from polysweep.sweeps.spec.sweep import Range, SweepTrial, nested, with_cells
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.text import brief
 
 SCALARS: Final = ("seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "label_smoothing")
-"""The fields of which another value needs neither other data nor another look at a user's own parts."""
-
-
-class Point(NamedTuple):
-    """A choice of every parameter but the seed: the variant, and the values as the file gives them."""
-
-    variant: int
-    values: Mapping[str, Any]
+"""Fields whose value changes neither the data nor which parts of a user are loaded."""
 
 
 def trial_of(values: Mapping[str, Any], variant: int = 0, *, recorded: bool = False) -> SweepTrial:
-    """The trial with these values. Raises `ConfigError` for the first that is not valid."""
+    """The trial with these values. Raises `ConfigError` for the first one that is not valid."""
     config = TrialConfig.parse(nested(values), recorded=recorded)
     return SweepTrial(config.trial_id, config.flat(), digits(config.signature), variant)
 
@@ -34,8 +33,101 @@ def digits(signature: str) -> str:
 
 
 def kinds(trials: Iterable[SweepTrial]) -> list[SweepTrial]:
-    """One trial of each kind: of those that differ in `SCALARS` only the first."""
-    found: dict[tuple[Any, ...], SweepTrial] = {}
+    """One trial of each kind: of those that differ in `SCALARS` only, the first."""
+    by_kind: dict[tuple[Any, ...], SweepTrial] = {}
     for trial in trials:
-        found.setdefault(tuple((n, v) for n, v in trial.values.items() if n not in SCALARS), trial)
-    return list(found.values())
+        by_kind.setdefault(tuple((n, v) for n, v in trial.values.items() if n not in SCALARS), trial)
+    return list(by_kind.values())
+
+
+def expand(
+    spec: SpecFields, where: Source, suggestions: Sequence[Suggestion] = (), *, recorded: bool = False
+) -> list[SweepTrial]:
+    """The trials in the file's order: variants, then parameters as written, then seeds.
+
+    For a random sweep they are in the order of the draws; for a bayes sweep they are those of `suggestions`. Raises
+    `SpecError` with the line of the parameter that makes a config invalid.
+    """
+    trials: dict[str, SweepTrial] = {}
+    for point in _points(spec, where, suggestions):
+        if spec.run_cap is not None and len(trials) >= spec.run_cap:
+            break
+        for values in _with_seeds(point, spec.seeds):
+            trial = _trial_at(spec, where, point.variant, values, recorded=recorded)
+            if trials.setdefault(trial.trial_id, trial) is not trial:
+                raise where.error(
+                    ("variants", point.variant),
+                    f"{brief(values)} is listed twice: its config equals that of an earlier one",
+                )
+    return with_cells(list(trials.values())[: spec.run_cap], spec.written, spec.tuned)
+
+
+def corners(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[TrialConfig]:
+    """Stand-ins for the configs of a bayes sweep, whose points are not known yet: the ends of every range."""
+    if spec.method != "bayes":
+        return []
+    configs = []
+    for variant, space in enumerate(spec.space):
+        middle = {name: parameter.at(0.5) for name, parameter in space.items()}
+        choices = [{name: value} for name, parameter in space.items() for value in parameter.extremes]
+        if {"lr", "lr_min"} <= space.keys():  # which are checked against each other
+            choices.insert(0, {"lr": space["lr"].at(1e-6), "lr_min": space["lr_min"].at(1 - 1e-6)})
+        for choice in choices:
+            values = {**middle, **choice, "seed": spec.seeds[0]}
+            configs.append(_trial_at(spec, where, variant, values, recorded=recorded).config)
+    return configs
+
+
+def ranges(spec: SpecFields) -> Iterator[tuple[int, str, Range]]:
+    """What the tuned parameters of a search are drawn from: variant, name, range."""
+    for variant, space in enumerate(spec.space):
+        for name in spec.tuned:
+            ends = space[name].ends if name in space else None
+            if ends is not None and ends[0] < ends[1]:
+                kind = space[name].kind
+                yield variant, name, Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
+
+
+def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion]) -> Iterator[Point]:
+    """The points, without seeds."""
+    if spec.method == "bayes":
+        yield from (suggestion.point for suggestion in suggestions)
+    elif spec.method == "random":
+        assert spec.points is not None
+        draws = list(itertools.islice(distinct_draws(spec.space, spec.search_seed), spec.points))
+        if len(draws) < spec.points:
+            raise where.error(
+                ("run_cap",),
+                f"run_cap: {spec.run_cap} trials with {len(spec.seeds)} seeds are {spec.points} points, "
+                f"but only {len(draws)} different ones can be drawn",
+            )
+        yield from draws
+    else:
+        for variant, space in enumerate(spec.space):
+            for choice in itertools.product(*[parameter.grid or [] for parameter in space.values()]):
+                yield Point(variant, dict(zip(space, choice, strict=True)))
+
+
+def _with_seeds(point: Point, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
+    if "seed" in point.values:
+        yield dict(point.values)
+    else:
+        yield from ({**point.values, "seed": seed} for seed in seeds)
+
+
+def _trial_at(
+    spec: SpecFields, where: Source, variant: int, values: Mapping[str, Any], *, recorded: bool
+) -> SweepTrial:
+    """`trial_of`, with an error at the line that gives the field."""
+    try:
+        return trial_of(values, variant, recorded=recorded)
+    except ConfigError as error:
+        raise where.error(_path_of(spec, error.key, variant, values), str(error)) from None
+
+
+def _path_of(spec: SpecFields, name: str, variant: int, values: Mapping[str, Any]) -> KeyPath:
+    """Where in the file a field is given; a missing one would belong in the variant."""
+    key = name if name in values else name.split(".", maxsplit=1)[0]
+    if key in spec.variants[variant] or key not in values:
+        return "variants", variant, key
+    return "parameters", key

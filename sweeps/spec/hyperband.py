@@ -1,7 +1,7 @@
 """Early termination of points that fall behind: the `hyperband` of the W&B sweep format. Pure.
 
 At each rung r (a number of epochs) a point's value is the best of its curve up to r; the curve is the mean over the
-point's seeds. The best share 1/eta of the points that have come as far goes on, the others stop.
+point's seeds. The best share 1/eta of the points that have reached the rung survives, the others stop.
 Reference: Li, Jamieson, DeSalvo, Rostamizadeh, Talwalkar, Hyperband (JMLR 2018), in the asynchronous form of Li et al.,
 A System for Massively Parallel Hyperparameter Tuning (MLSys 2020).
 """
@@ -29,7 +29,7 @@ class Hyperband(BaseModel):
     min_iter: Whole | None = None  # epochs of the first rung
     max_iter: Whole | None = None  # epochs of a whole trial, from which the rungs are counted down
     s: Annotated[int, Field(ge=1, le=64, strict=True)] | None = None  # number of rungs below max_iter
-    eta: Annotated[int, Field(ge=2, strict=True)] = 3  # one of eta goes on
+    eta: Annotated[int, Field(ge=2, strict=True)] = 3  # one of eta survives
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -47,17 +47,17 @@ class Hyperband(BaseModel):
         """The rungs of a trial of so many epochs, ascending; none at its end."""
         if self.min_iter is not None:
             count = 1 + max(0, math.ceil(math.log(max(epochs, 1) / self.min_iter, self.eta)) + 1)
-            found = [self.min_iter * self.eta**k for k in range(count)]
+            epochs_of_rungs = [self.min_iter * self.eta**k for k in range(count)]
         else:
             assert self.max_iter is not None and self.s is not None
-            found = [self.max_iter // self.eta**k for k in range(self.s, 0, -1)]
-        return [rung for rung in dict.fromkeys(found) if rung < epochs]
+            epochs_of_rungs = [self.max_iter // self.eta**k for k in range(self.s, 0, -1)]
+        return [rung for rung in dict.fromkeys(epochs_of_rungs) if rung < epochs]
 
 
-def goes_on(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, eta: int, goal: str) -> bool:
-    """Whether the point with the curve `own` is among the best ceil(n / eta) at `rung`; ties go on.
+def survives(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, eta: int, goal: str) -> bool:
+    """Whether the point with the curve `own` is among the best ceil(n / eta) at `rung`; ties survive.
 
-    `own` has `rung` values or more; of `others` those that have come as far count.
+    `own` has `rung` values or more; of `others` those count that have reached it.
     """
     best = max if goal == "maximize" else min
     values = [best(curve[:rung]) for curve in (own, *others) if len(curve) >= rung]
@@ -68,7 +68,7 @@ def goes_on(own: Sequence[float], others: Sequence[Sequence[float]], rung: int, 
 
 
 def mean_curve(curves: Sequence[Sequence[float | None]]) -> list[float]:
-    """The mean over seeds, as far as every seed has come; empty where one has no value, as after divergence."""
+    """The mean over seeds, as far as every seed has come; empty if one has no value, as after divergence."""
     mean = []
     for values in zip(*curves, strict=False):
         if any(value is None or not math.isfinite(value) for value in values):

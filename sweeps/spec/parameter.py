@@ -62,20 +62,20 @@ class Parameter(BaseModel):
     values: list[Any] | None = None  # categorical: what it may be
     probabilities: list[Number] | None = None  # of `values`, for random draws
     min: Number | None = None  # smallest value; of log_uniform: its natural logarithm
-    max: Number | None = None  # largest value, itself included where it is a whole number
+    max: Number | None = None  # largest value; whole numbers include it
     mu: Number = 0.0  # mean, of log_normal that of the logarithm
     sigma: Annotated[Number, Field(gt=0)] = 1.0  # standard deviation
     q: Annotated[Number, Field(gt=0)] = 1  # values are multiples of it
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        given = self.model_fields_set - {"distribution"}
+        keys = self.model_fields_set - {"distribution"}
         needed, allowed = KEYS[self.kind]
-        if missing := sorted(needed - given):
+        if missing := sorted(needed - keys):
             raise ValueError(f"{self.kind} needs {' and '.join(map(repr, missing))}")
-        if extra := sorted(given - needed - allowed):
-            keys = ", ".join(sorted(needed | allowed))
-            raise ValueError(f"{self.kind} does not use {', '.join(map(repr, extra))}; its keys: {keys}")
+        if extra := sorted(keys - needed - allowed):
+            valid = ", ".join(sorted(needed | allowed))
+            raise ValueError(f"{self.kind} does not use {', '.join(map(repr, extra))}; its keys: {valid}")
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
         try:
@@ -110,15 +110,15 @@ class Parameter(BaseModel):
 
     @cached_property
     def kind(self) -> Distribution:
-        """The distribution, also where the entry leaves it out."""
+        """The distribution, also if the entry leaves it out."""
         if self.distribution is not None:
             return self.distribution
-        given = self.model_fields_set
-        if "values" in given or "probabilities" in given:
+        keys = self.model_fields_set
+        if "values" in keys or "probabilities" in keys:
             return "categorical"
-        if "value" in given:
+        if "value" in keys:
             return "constant"
-        if given & {"mu", "sigma"}:
+        if keys & {"mu", "sigma"}:
             return "normal"
         ends = (self.min, self.max)
         return "int_uniform" if all(isinstance(end, int) for end in ends) else "uniform"
@@ -130,7 +130,7 @@ class Parameter(BaseModel):
 
     @cached_property
     def grid(self) -> list[Any] | None:
-        """All values in order, None where they cannot be listed."""
+        """All values in order, None if they cannot be listed."""
         if self.kind == "constant":
             return [self.value]
         if self.kind == "categorical":
@@ -145,7 +145,7 @@ class Parameter(BaseModel):
 
     @cached_property
     def _multiples(self) -> tuple[int, int]:
-        """The first and the last k for which k q lies in the range."""
+        """The first and the last k for which k q is in the range."""
         assert self.min is not None and self.max is not None
         slack = 1e-9
         return math.ceil(self.min / self.q - slack), math.floor(self.max / self.q + slack)
@@ -183,6 +183,13 @@ class Parameter(BaseModel):
             first, last = self._multiples
             return self._multiple(first), self._multiple(last)
         return self._ends()
+
+    @property
+    def extremes(self) -> list[Any]:
+        """The values that a check of all its values looks at: of a list each, else the first and the last."""
+        if self.kind == "categorical":
+            return list(self.values or ())
+        return [self.at(1e-6), self.at(1 - 1e-6)]
 
     def _ends(self) -> tuple[float, float]:
         """Smallest and largest value."""

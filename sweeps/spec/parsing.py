@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from pydantic import ValidationError
@@ -15,31 +15,32 @@ from polysweep.trainer.text import brief
 
 Parameters = dict[str, Parameter]
 MAX_TRIALS: Final = 1_000_000
+_FORMS: Final = "expected {value: x}, {values: [x, ...]}, {min: a, max: b} or a distribution"
 
 
-def read_rename(given: Any, where: Source) -> dict[str, str]:
+def read_rename(data: Any, where: Source) -> dict[str, str]:
     """Foreign names to ours."""
-    if given is None:
+    if data is None:
         return {}
-    if not isinstance(given, dict):
-        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(given)}")
-    for foreign, name in given.items():
+    if not isinstance(data, dict):
+        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(data)}")
+    for foreign, name in data.items():
         if not isinstance(name, str) or name not in TrialConfig.model_fields:
             raise where.error(
                 ("rename", foreign),
                 f"rename: unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}",
             )
-    return dict(given)
+    return dict(data)
 
 
-def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
+def read_parameters(data: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
     """Entries by our names, options as `model_options.hidden`."""
-    if given is None and path == ("parameters",):
+    if data is None and path == ("parameters",):
         raise where.error(path, "'parameters' is missing or empty")
-    if not isinstance(given, dict):
-        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(given)}")
+    if not isinstance(data, dict):
+        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(data)}")
     parsed: Parameters = {}
-    for foreign, entry in given.items():
+    for foreign, entry in data.items():
         here = (*path, foreign)
         name = rename.get(foreign, foreign)
         field, dot, _ = name.partition(".")
@@ -62,9 +63,22 @@ def read_parameters(given: Any, path: KeyPath, where: Source, rename: Mapping[st
 
 def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
     """One entry, with errors at its line."""
-    forms = "expected {value: x}, {values: [x, ...]}, {min: a, max: b} or a distribution"
     if not isinstance(entry, dict):
-        raise where.error(here, f"{name!r}: {forms}, not {brief(entry)}")
+        raise where.error(here, f"{name!r}: {_FORMS}, not {brief(entry)}")
+    _check_values(name, entry, here, where)
+    kind = entry.get("distribution", "uniform")
+    if kind not in get_args(Distribution):
+        raise where.error(
+            here, f"{name!r}: distribution {brief(kind)} is not supported; {expected(kind, get_args(Distribution))}"
+        )
+    try:
+        return Parameter.model_validate(entry)
+    except ValidationError as error:
+        raise where.error(here, f"{name!r}: {_reason(error, entry)}") from None
+
+
+def _check_values(name: str, entry: Mapping[str, Any], here: KeyPath, where: Source) -> None:
+    """Whether the values are a list without repetitions and without a gap."""
     values = entry.get("values", [0])
     if not isinstance(values, list) or not values:
         raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
@@ -75,34 +89,27 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
         if (key := _hashable(value)) in seen:
             raise where.error((*here, "values", index), f"{name!r}: {brief(value)} is listed twice")
         seen.add(key)
-    kind = entry.get("distribution", "uniform")
-    if kind not in get_args(Distribution):
-        raise where.error(
-            here, f"{name!r}: distribution {brief(kind)} is not supported; {expected(kind, get_args(Distribution))}"
-        )
-    try:
-        return Parameter.model_validate(entry)
-    except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "extra_forbidden":
-            key = first["loc"][0]
-            raise where.error(
-                here, f"{name!r}: unknown key {brief(key)}; {expected(key, Parameter.model_fields)}"
-            ) from None
-        cause = first.get("ctx", {}).get("error")
-        at = f"{first['loc'][0]}: " if first["loc"] else ""
-        got = "" if cause else f" (got {brief(first['input'])})"
-        given = ", ".join(entry) or "nothing"
-        raise where.error(here, f"{name!r}: {at}{cause or first['msg']}{got}; given: {given}; {forms}") from None
 
 
-def read_variants(given: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
-    """Every variant's entries; without any, one that has none."""
-    if given is None:
+def _reason(error: ValidationError, entry: Mapping[str, Any]) -> str:
+    """Why pydantic refuses an entry, with the keys that it has."""
+    first = error.errors()[0]
+    if first["type"] == "extra_forbidden":
+        key = first["loc"][0]
+        return f"unknown key {brief(key)}; {expected(key, Parameter.model_fields)}"
+    cause = first.get("ctx", {}).get("error")
+    at = f"{first['loc'][0]}: " if first["loc"] else ""
+    got = "" if cause else f" (got {brief(first['input'])})"
+    return f"{at}{cause or first['msg']}{got}; given: {', '.join(entry) or 'nothing'}; {_FORMS}"
+
+
+def read_variants(data: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
+    """Every variant's entries; if there are no variants, one without entries."""
+    if data is None:
         return [{}]
-    if not isinstance(given, list) or not given:
-        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(given)}")
-    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(given)]
+    if not isinstance(data, list) or not data:
+        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(data)}")
+    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(data)]
 
 
 def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:
@@ -111,20 +118,20 @@ def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:
     variants = data.get("variants") or [{}]
     if "seeds" in data and any("seed" in part for part in (data.get("parameters") or {}, *variants)):
         raise where.error(("seeds",), "'seeds' beside the parameter 'seed': give one of them")
-    if _is_whole(seeds) and 1 <= seeds <= MAX_TRIALS:
-        return list(range(seeds))
     if _is_whole(seeds) and seeds > MAX_TRIALS:
         raise where.error(("seeds",), f"seeds: {brief(seeds)} seeds; a sweep has at most {MAX_TRIALS} trials")
-    if (
-        isinstance(seeds, list)
-        and seeds
-        and all(_is_whole(seed) and 0 <= seed < 2**63 for seed in seeds)
-        and len(set(seeds)) == len(seeds)
-    ):
+    if _is_whole(seeds) and seeds >= 1:
+        return list(range(seeds))
+    if isinstance(seeds, list) and _are_seeds(seeds):
         return seeds
     raise where.error(
         ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0 and < 2^63, not {brief(seeds)}"
     )
+
+
+def _are_seeds(values: Sequence[Any]) -> bool:
+    are_valid = all(_is_whole(value) and 0 <= value < 2**63 for value in values)
+    return bool(values) and are_valid and len(set(values)) == len(values)
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Where the points of `random` and `bayes` sweeps come from: functions of what is known, nothing is remembered.
+"""Where the points of `random` and `bayes` sweeps come from: pure functions of the spec and of what is in the Store.
 
 `random`: point i draws every parameter from a stream of its own, named by the spec's `search_seed`, i and the
 parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws.
@@ -13,10 +13,12 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from polysweep.sweeps.spec.expansion import Point
 from polysweep.sweeps.spec.parameter import Parameter
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 TRIES: Final = 200
 """Draws in a row that repeat a known point before a space counts as exhausted."""
@@ -24,6 +26,13 @@ TRIES: Final = 200
 Goal = Literal["maximize", "minimize"]
 Space = Sequence[Mapping[str, Parameter]]
 """By variant, its parameters and the shared ones."""
+
+
+class Point(NamedTuple):
+    """A choice of every parameter but the seed: the variant, and the values as the file gives them."""
+
+    variant: int
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class Observation:
     suggestion: Suggestion
     state: Literal["complete", "stopped", "bad", "running"]
     value: float | None = None  # complete: mean over seeds of the best epoch; stopped: of its last epoch
-    epoch: int = 0  # stopped: where
+    epoch: int = 0  # stopped: its last epoch
 
 
 def draw(space: Space, seed: int, index: int) -> Point:
@@ -56,7 +65,7 @@ def draw(space: Space, seed: int, index: int) -> Point:
 
 
 def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
-    """The points of a random sweep, without repetitions; ends where `TRIES` draws in a row found nothing new."""
+    """The points of a random sweep, without repetitions; ends after `TRIES` draws in a row without a new one."""
     seen: set[str] = set()
     index, tries = 0, 0
     while tries < TRIES:
@@ -69,40 +78,40 @@ def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
             yield point
 
 
-def propose(space: Space, seed: int, goal: Goal, known: Sequence[Observation]) -> Iterator[Suggestion]:
+def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observation]) -> Iterator[Suggestion]:
     """What may be the next point of a bayes sweep, the best first, none of them known; ends after `TRIES`.
 
-    Observations outside of `space`, of a sweep that was extended, count as known and teach nothing.
+    Observations outside of `space`, of a sweep that was extended, count as tried, and Optuna does not learn from them.
     """
-    taken = {repr(observation.suggestion.point) for observation in known}
-    told = [made for observation in known if (made := _told(space, observation)) is not None]
+    taken = {repr(observation.suggestion.point) for observation in observations}
+    trials = [trial for observation in observations if (trial := _as_optuna_trial(space, observation)) is not None]
     size = _size(space)
     if size is not None and len(taken) >= size:
         return
-    running = any(observation.state == "running" for observation in known)
+    running = any(observation.state == "running" for observation in observations)
     for attempt in range(TRIES):
-        suggestion = _ask(space, f"{seed} {len(known)} {attempt}", goal, told, running)
+        suggestion = _ask(space, f"{seed} {len(observations)} {attempt}", goal, trials, running)
         if repr(suggestion.point) not in taken:
             taken.add(repr(suggestion.point))
             yield suggestion
 
 
 def _size(space: Space) -> int | None:
-    """How many points there are; None where a parameter is continuous."""
+    """How many points there are; None if a parameter is continuous."""
     grids = [[parameter.grid for parameter in variant.values()] for variant in space]
     if any(grid is None for variant in grids for grid in variant):
         return None
     return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
 
 
-def _ask(space: Space, seed: str, goal: Goal, told: Sequence[Any], running: bool) -> Suggestion:
+def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bool) -> Suggestion:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     start = random.Random(seed).getrandbits(31)
     sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
     study = optuna.create_study(sampler=sampler, direction=goal)
-    study.add_trials(told)
+    study.add_trials(trials)
     trial = study.ask()
     variant = trial.suggest_categorical("variant", range(len(space))) if len(space) > 1 else 0
     raw = {} if len(space) == 1 else {"variant": variant}
@@ -131,30 +140,17 @@ def _key(space: Space, variant: int, name: str) -> str:
     return name if shared else f"{variant}.{name}"
 
 
-def _told(space: Space, observation: Observation) -> Any:
-    """An observation as a trial of Optuna; None where it lies outside of the space.
+def _as_optuna_trial(space: Space, observation: Observation) -> Any:
+    """An observation as a trial of Optuna; None if it is outside of the space.
 
     A point whose seeds diverged or failed counts as worse than all others: pruned before its first step.
     """
-    from optuna.distributions import CategoricalDistribution
     from optuna.trial import TrialState, create_trial
 
     suggestion = observation.suggestion
-    variant = suggestion.point.variant
-    if variant >= len(space):
+    distributions = _distributions(space, suggestion)
+    if distributions is None or not all(_holds(distributions[key], raw) for key, raw in suggestion.raw.items()):
         return None
-    here = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
-    free = {key: parameter for key, parameter in here.items() if not parameter.is_fixed}
-    if suggestion.raw.keys() - {"variant"} != free.keys() or ("variant" in suggestion.raw) != (len(space) > 1):
-        return None
-    distributions = {
-        key: CategoricalDistribution(range(len(space))) if key == "variant" else free[key].optuna()
-        for key in suggestion.raw
-    }
-    for key, raw in suggestion.raw.items():
-        choices, low, high = (getattr(distributions[key], name, None) for name in ("choices", "low", "high"))
-        if (choices is not None and raw not in choices) or (low is not None and not low <= raw <= high):
-            return None
     states = {"complete": TrialState.COMPLETE, "running": TrialState.RUNNING}
     return create_trial(
         state=states.get(observation.state, TrialState.PRUNED),
@@ -163,3 +159,26 @@ def _told(space: Space, observation: Observation) -> Any:
         distributions=distributions,
         intermediate_values={} if observation.state != "stopped" else {observation.epoch: observation.value or 0.0},
     )
+
+
+def _distributions(space: Space, suggestion: Suggestion) -> dict[str, BaseDistribution] | None:
+    """By coordinate of a suggestion, what Optuna draws it from; None if the space has other coordinates."""
+    from optuna.distributions import CategoricalDistribution
+
+    variant = suggestion.point.variant
+    if variant >= len(space):
+        return None
+    parameters = {_key(space, variant, name): parameter for name, parameter in space[variant].items()}
+    distributions = {key: parameter.optuna() for key, parameter in parameters.items() if not parameter.is_fixed}
+    if len(space) > 1:
+        distributions["variant"] = CategoricalDistribution(range(len(space)))
+    if distributions.keys() != suggestion.raw.keys():
+        return None
+    return {key: distributions[key] for key in suggestion.raw}
+
+
+def _holds(distribution: Any, raw: Any) -> bool:
+    """Whether a coordinate may be drawn."""
+    if hasattr(distribution, "choices"):
+        return raw in distribution.choices
+    return bool(distribution.low <= raw <= distribution.high)

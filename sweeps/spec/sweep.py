@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from polysweep.trainer.config import TrialConfig
 
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What the name of a sweep may be."""
 EDGE: Final = 0.05
 """The share of a range at each end that counts as its edge."""
-
-
 OPTIONS: Final = ("task_options", "model_options", "optimizer_options", "scheduler_options")
 
 
@@ -66,7 +67,7 @@ class Range:
     is_list: bool = False  # whether only listed values are drawn
 
     def is_at_end(self, value: float) -> bool:
-        """Whether a value lies in the first or last 5 % of the range; of a list, whether it is the least or largest."""
+        """Whether a value is in the first or last 5 % of the range; of a list, whether it is the least or largest."""
         if self.is_list or not (math.isfinite(self.low) and math.isfinite(self.high)):
             return value in (self.low, self.high)
         low, high, at = map(math.log, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
@@ -83,7 +84,7 @@ class Resources:
 
     @property
     def device(self) -> str:
-        """What a stack's tensors lie on."""
+        """Where a stack's tensors are stored."""
         return "cuda" if self.gpus else "cpu"
 
 
@@ -108,16 +109,16 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
-        made = asdict(self)
-        for _, _, one in made["ranges"]:
+        data = asdict(self)
+        for _, _, one in data["ranges"]:
             one |= {end: one[end] if math.isfinite(one[end]) else None for end in ("low", "high")}
-        return made
+        return data
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Settings:
+    def of(cls, data: Mapping[str, Any]) -> Settings:
         """From a part. Raises `TypeError`, `KeyError` or `ValueError` if it is damaged."""
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in given.items() if name in known}
+        names = {one.name for one in fields(cls)}
+        values = {name: value for name, value in data.items() if name in names}
         values["metric"] = RecordedMetric(**values["metric"])
         values["launch"] = Resources(**values["launch"])
         values["tuned"], values["fields"] = tuple(values["tuned"]), tuple(values["fields"])
@@ -153,7 +154,7 @@ class SweepTrial:
 
     @property
     def cell(self) -> dict[str, Any]:
-        """What tells its cell from the sweep's other ones: varying fields, without the tuned ones and the seed."""
+        """What distinguishes its cell in the sweep: the fields that vary, without the tuned ones and the seed."""
         return {name: self.values[name] for name in self.cell_fields if name in self.values}
 
     @property
@@ -203,29 +204,29 @@ class Sweep:
 
     @cached_property
     def cell_fields(self) -> tuple[str, ...]:
-        """The fields that tell its cells apart."""
+        """The fields that distinguish its cells."""
         return self.trials[0].cell_fields if self.trials else ()
 
 
 def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:
-    """The trials with the fields that tell a sweep's cells apart: those with two values or more where they apply.
+    """The trials with the fields that distinguish a sweep's cells: those with two or more values in the sweep.
 
     In the order of `written`, then of the configs; without the tuned ones (`model_options` is all of its options) and
     the seed.
     """
     trials = list(trials)
-    found: dict[str, set[Any]] = {}
+    values_by_field: dict[str, set[Any]] = {}
     for trial in trials:
         for name, value in trial.values.items():
-            if name in found:
-                found[name].add(value)
+            if name in values_by_field:
+                values_by_field[name].add(value)
             else:
-                found[name] = {value}
+                values_by_field[name] = {value}
     hidden = {*tuned, "seed"}
     names = tuple(
         name
-        for name in dict.fromkeys([*written, *found])
-        if len(found.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
+        for name in dict.fromkeys([*written, *values_by_field])
+        if len(values_by_field.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
     )
     return [SweepTrial(one.trial_id, one.values, one.signature, one.variant, one.width, names) for one in trials]
 
@@ -249,11 +250,11 @@ def by_point(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """`{"model_options.hidden": 8}` -> `{"model_options": {"hidden": 8}}`; all else as it is."""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for name, value in values.items():
         head, dot, option = name.partition(".")
         if dot and head in OPTIONS:
-            made[head] = {**made.get(head, {}), option: value}
+            tree[head] = {**tree.get(head, {}), option: value}
         else:
-            made[name] = value
-    return made
+            tree[name] = value
+    return tree

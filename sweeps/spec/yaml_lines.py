@@ -54,7 +54,7 @@ _Loader.add_implicit_resolver(
 def read_text(path: Path) -> str:
     """The text of a spec file.
 
-    Raises `SpecError` where it is missing, no plain file (a FIFO would be waited for), too large or not UTF-8.
+    Raises `SpecError` if it is missing, not a plain file (a FIFO would block), too large or not UTF-8.
     """
     try:
         content = read_plain_file(path, LARGEST_TEXT)
@@ -98,7 +98,7 @@ def read_yaml(text: str, source: str, *, recorded: bool = False) -> tuple[Any, d
     """The data and the 1-based line of every key and list item.
 
     Raises `SpecError` for what is not YAML, and for what YAML allows and a spec cannot mean; of a `recorded` spec,
-    which an earlier version has taken, values such as `yes` and `1:30` are what YAML 1.1 says that they are.
+    which an earlier version has accepted, values such as `yes` and `1:30` mean what they mean in YAML 1.1.
     """
     if len(text) > LARGEST_TEXT:
         raise SpecError(f"{source}:1: larger than {LARGEST_TEXT} characters, which no sweep spec is")
@@ -139,7 +139,7 @@ class _Walk:
         self._above: list[yaml.Node] = []
 
     def visit(self, node: yaml.Node, path: KeyPath) -> None:
-        """Look at a node and all below it. An alias is looked at where it stands, as often as it stands."""
+        """Check a node and all below it. An alias is checked at every place that uses it."""
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self._count += 1
@@ -162,7 +162,7 @@ class _Walk:
         self._above.pop()
 
     def _key(self, key: yaml.Node, path: KeyPath) -> KeyPath:
-        """The path of a mapping's key; an error for one that is given twice, or is no word."""
+        """The path of a mapping's key; an error if it is given twice, or is not a word."""
         if key.tag == "tag:yaml.org,2002:merge":
             raise self._error(key, "'<<' (a YAML merge key) is not for a sweep spec; write the keys out")
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
@@ -193,7 +193,7 @@ class _Walk:
 
 
 def _reading(node: yaml.Node) -> str:
-    """Why a value is not for a sweep spec: what YAML takes it for."""
+    """Why a value is not for a sweep spec: how YAML reads it."""
     name = node.tag.removeprefix("tag:yaml.org,2002:")
     if name == "timestamp":
         return f"{brief(node.value)}: YAML reads this as a date; quote it"

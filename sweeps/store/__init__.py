@@ -1,1 +1,1 @@
-"""The Store: durable records of trials and sweeps, and who may write them."""
+"""The Store: durable records of trials and sweeps, and which process may write them."""

@@ -18,9 +18,9 @@ log = logging.getLogger("polysweep.worker")
 def write_checkpoint(
     store: Store, trial_id: str, checkpoint: Mapping[str, Any], fence: Fence | None, *, keeps_before: bool = True
 ) -> None:
-    """Replace the newest checkpoint; the one that it replaces stays as the one before, unless told otherwise.
+    """Replace the newest checkpoint; the one that it replaces stays as the one before, if it `keeps_before`.
 
-    `fence` as of `Files.write`. The checkpoint says the claim's generation, so that no two claims write the same bytes.
+    `fence` as in `Files.write`. The checkpoint names the claim's generation: no two claims write the same bytes.
     """
     from polysweep.trainer.checkpoint import dumps
 
@@ -31,7 +31,7 @@ def write_checkpoint(
 
 
 def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None, fence: Fence) -> None:
-    """Leave only what a trial goes on from, so that a damaged file is not met again."""
+    """Keep only what a trial continues from, so that a damaged file is not read again."""
     if checkpoint is None:
         remove_checkpoints(store, trial_id, keep_newest=False)
     else:
@@ -39,16 +39,16 @@ def put_right(store: Store, trial_id: str, checkpoint: Mapping[str, Any] | None,
 
 
 def remove_checkpoints(store: Store, trial_id: str, *, keep_newest: bool) -> None:
-    """Remove the one before, which an ended trial does not need any more, and the newest where it is not to stay."""
+    """Remove the one before, which an ended trial does not need any more, and the newest unless it is to stay."""
     store.files.remove(f"trials/{trial_id}/{BEFORE}")
     if not keep_newest:
         store.files.remove(f"trials/{trial_id}/{NEWEST}")
 
 
 def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
-    """The checkpoint that a trial goes on from, and notes for its record on what could not be used.
+    """The checkpoint that a trial continues from, and notes for its record on what could not be used.
 
-    A checkpoint is refused where its checksum is wrong or where it is another trial's; then the one before it is
+    A checkpoint is refused if its checksum is wrong or if it belongs to another trial; then the one before it is
     taken, and without that the trial starts over: None. Raises `StoreError` if the record contradicts a checkpoint
     that is whole, `NewerFormatError` if a newer version has written it.
     """
@@ -61,19 +61,19 @@ def read_checkpoint(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, 
         if content is None:
             continue
         try:
-            found = _checked(content, record["trial_id"])
+            checkpoint = _checked(content, record["trial_id"])
         except NewerError as error:
             raise NewerFormatError(store.files.path(path), error.args[0], CHECKPOINT_FORMAT) from None
         except ValueError as error:
             refused.append(f"{path} is damaged: {error}")
             log.warning("%s", refused[-1])
             continue
-        if found["width"] != record["width"]:
-            raise StoreError(f"{path} is of K = {found['width']}, the trial's record.json says {record['width']}")
-        if name == BEFORE and not refused and record["epoch"] > found["epoch"]:
+        if checkpoint["width"] != record["width"]:
+            raise StoreError(f"{path} has K = {checkpoint['width']}, the trial's record.json has {record['width']}")
+        if name == BEFORE and not refused and record["epoch"] > checkpoint["epoch"]:
             refused = [f"trials/{record['trial_id']}/{NEWEST} is missing"]
-        went_back = f"went back to epoch {found['epoch']}: "
-        return found, [went_back + note for note in refused]
+        went_back = f"went back to epoch {checkpoint['epoch']}: "
+        return checkpoint, [went_back + note for note in refused]
     if not refused and record["epoch"]:
         refused = ["there was no checkpoint"]
     return None, [f"started over: {'; '.join(refused)}"] if refused else []
@@ -84,5 +84,5 @@ def _checked(content: bytes, trial_id: str) -> dict[str, Any]:
 
     checkpoint = loads(content)
     if checkpoint["trial_id"] != trial_id:
-        raise ValueError(f"it is of the trial {checkpoint['trial_id']}")
+        raise ValueError(f"belongs to trial {checkpoint['trial_id']!r}")
     return {**checkpoint, "history": [with_current_names(row) for row in checkpoint["history"]]}

@@ -1,7 +1,8 @@
-"""Who runs a trial: leases that beat while their owner lives, and claims of trials that refer to them.
+"""Which process runs a trial: leases with a heartbeat, and claims of trials that refer to them.
 
-One lease is one running stack of a process, whatever its K: only its file beats. A claim is created exclusively, and is
-void with its lease. What the holder of a claim writes is fenced (`sweeps.store.files.Fence`) by the claim's generation.
+One lease is one running stack of a process, whatever its K: only its file has a heartbeat. A claim is created
+exclusively, and is void with its lease. What the holder of a claim writes is fenced (`sweeps.store.files.Fence`) by the
+claim's generation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from polysweep.sweeps.store.process import Process
 STALE_SECONDS: Final = 60.0
 HEARTBEAT_SECONDS: Final = 10.0
 FORGOTTEN_SECONDS: Final = 24 * 3600.0
-"""Age at which a lease that nobody has released is removed, if its owner cannot be looked at."""
+"""Age at which a lease that was never released is removed, if its owner's process cannot be checked."""
 FOLDER: Final = "leases"
 _CLAIM = re.compile(r"claim-([0-9]{1,9})\.json")
 
@@ -41,7 +42,7 @@ class Owner:
 
 @dataclass
 class Lease:
-    """One running stack: valid while it beats."""
+    """One running stack: valid as long as it has a heartbeat."""
 
     files: Files
     launch: str = ""
@@ -56,15 +57,15 @@ class Lease:
         return f"{FOLDER}/{self.id}.json"
 
     def content(self) -> bytes:
-        """What the file says: who, since when, how alive."""
-        said = {
+        """The content of its file: the process, since when, and how often it has beaten."""
+        fields = {
             "process": vars(Process.this()),
             "since": self.since,
             "launch": self.launch,
             "beats": self.beats,
             "time": time.time(),
         }
-        return json.dumps(said).encode()
+        return json.dumps(fields).encode()
 
     def beat(self) -> None:
         """Show that the owner is alive."""
@@ -99,12 +100,12 @@ class Claim:
         return f"trials/{self.trial_id}/claim-{self.generation}.json"
 
     def content(self) -> bytes:
-        """What the file says."""
-        said = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
-        return json.dumps(said).encode()
+        """The content of its file."""
+        fields = {"token": self.token, "lease": self.lease.id, "released": self.is_released, "time": time.time()}
+        return json.dumps(fields).encode()
 
     def is_held(self) -> bool:
-        """True while nobody has taken over."""
+        """True until another process has taken over."""
         return self.claims.generation(self.trial_id) == self.generation
 
     def release(self) -> None:
@@ -129,8 +130,8 @@ class Claims:
 
     def generation(self, trial_id: str) -> int:
         """The highest claim, 0 if there is none."""
-        found = (_CLAIM.fullmatch(name) for name in self.files.names(f"trials/{trial_id}"))
-        return max((int(match[1]) for match in found if match), default=0)
+        matches = (_CLAIM.fullmatch(name) for name in self.files.names(f"trials/{trial_id}"))
+        return max((int(match[1]) for match in matches if match), default=0)
 
     def owner(self, trial_id: str, generation: int | None = None) -> Owner | None:
         """Who runs the trial now (by the highest claim, or by `generation`); None if nobody does or the lease is stale.
@@ -141,53 +142,43 @@ class Claims:
         return self.owners({trial_id: generation}).get(trial_id)
 
     def owners(self, generations: Mapping[str, int]) -> dict[str, Owner]:
-        """By trial who runs it, of those that somebody runs; `generations` are their claims, 0 for none."""
+        """By trial its owner, if it has one; `generations` are the trials' claims, 0 for none."""
         paths = {f"trials/{i}/claim-{n}.json": i for i, n in generations.items() if n}
         contents = self._contents(paths)
         leases = {path: _lease_of(content or b"") for path, content in contents.items()}
         read = self._contents({path for path in leases.values() if path})
-        found = {}
+        owner_by_trial = {}
         for path, trial_id in paths.items():
-            # A claim without a lease is being written now, or is one of an older version, which beats itself.
+            # A claim without a lease is being written now, or is one of an older version, which has its own heartbeat.
             beating, content = (leases[path], read[leases[path]]) if leases[path] else (path, contents[path])
             owner = None if content is None else self.alive(beating, content)
             if owner is not None:
-                found[trial_id] = owner
-        return found
+                owner_by_trial[trial_id] = owner
+        return owner_by_trial
 
     def _contents(self, paths: Iterable[str]) -> dict[str, bytes | None]:
-        """Files that say who owns what; one that cannot be read says nothing, and is not absent."""
-        found = self.files.read_many(paths)
-        return {path: b"" if isinstance(content, UnreadableError) else content for path, content in found.items()}
+        """The contents of claims and leases; one that cannot be read is empty, which differs from absent."""
+        contents = self.files.read_many(paths)
+        return {path: b"" if isinstance(content, UnreadableError) else content for path, content in contents.items()}
 
     def alive(self, path: str, content: bytes) -> Owner | None:
-        """Who wrote a file that beats; None if that process is known to be gone."""
+        """The owner of a file with a heartbeat; None if that process is known to be gone."""
         beat, first_seen = self._seen.get(path, (None, 0.0))
         if beat != content:
             first_seen = time.monotonic()
             self._seen[path] = (content, first_seen)
+        owner, is_released = _written_by(content)
         is_stale = time.monotonic() - first_seen > STALE_SECONDS
-        said = checked_beat(content)
-        if said is None:
-            claim = checked_claim(content)
-            owner, released = Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
-        else:
-            who = said["process"]
-            process = Process(who["host"], who["boot"], who["namespace"], who["pid"], who["started"])
-            owner, released = (
-                Owner(process, said.get("since", 0.0), said.get("launch", "")),
-                said.get("released", False),
-            )
-        return None if released or owner.process.is_dead() or is_stale else owner
+        return None if is_released or owner.process.is_dead() or is_stale else owner
 
-    def claim(self, trial_id: str, lease: Lease, *, over: int = 0) -> Claim | None:
+    def claim(self, trial_id: str, lease: Lease, *, supersedes: int = 0) -> Claim | None:
         """Claim the trial; None if another process holds it or was faster.
 
-        `over` is a generation that the caller has seen go stale. A launch hands a trial to one worker at a time: what
-        holds it in the name of the same launch as `lease` is a worker that the launch has lost.
+        `supersedes` is a generation that the caller has seen go stale. A launch hands a trial to one worker at a
+        time: if another worker of the launch that `lease` belongs to holds it, the launch has lost that worker.
         """
         generation = self.generation(trial_id)
-        if generation != over:
+        if generation != supersedes:
             owner = self.owner(trial_id, generation)
             if owner is not None and (not lease.launch or owner.launch != lease.launch):
                 return None
@@ -203,15 +194,25 @@ class Claims:
         """Remove leases whose owners are known to be gone, and those that everybody has forgotten."""
         paths = [f"{FOLDER}/{name}" for name in self.files.names(FOLDER) if name.endswith(".json")]
         for path, content in self._contents(paths).items():
-            said = checked_beat(content or b"")
-            if said is None:
+            lease = checked_beat(content or b"")
+            if lease is None:
                 continue
-            is_forgotten = time.time() - said.get("time", time.time()) > FORGOTTEN_SECONDS
-            if Process(**said["process"]).is_dead() or is_forgotten:
+            is_forgotten = time.time() - lease.get("time", time.time()) > FORGOTTEN_SECONDS
+            if Process(**lease["process"]).is_dead() or is_forgotten:
                 self.files.remove(path)
+
+
+def _written_by(content: bytes) -> tuple[Owner, bool]:
+    """The owner of a file with a heartbeat, unknown if it cannot be read, and whether the owner has released it."""
+    beat = checked_beat(content)
+    if beat is None:
+        claim = checked_claim(content)
+        return Owner(Process("an unknown host", "", "", 0, 0), 0.0), bool(claim and claim["released"])
+    owner = Owner(Process(**beat["process"]), beat.get("since", 0.0), beat.get("launch", ""))
+    return owner, beat.get("released", False)
 
 
 def _lease_of(content: bytes) -> str:
     """The lease that a claim refers to; none if the claim is released."""
-    said = checked_claim(content)
-    return "" if said is None or said["released"] else f"{FOLDER}/{said['lease']}.json"
+    claim = checked_claim(content)
+    return "" if claim is None or claim["released"] else f"{FOLDER}/{claim['lease']}.json"

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from polysweep.sweeps.spec.expansion import Point, trial_of
-from polysweep.sweeps.spec.search import Suggestion
+from polysweep.sweeps.spec.expansion import trial_of
+from polysweep.sweeps.spec.search import Point, Suggestion
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.spec.yaml_lines import read_yaml
@@ -19,39 +19,44 @@ from polysweep.trainer.errors import UserError
 
 
 def old_sweep(files: Files, name: str, text: str) -> Sweep:
-    """The sweep as its files say.
+    """The sweep that its files describe.
 
     Its spec is expanded with today's code; a trial that does not come out, because numbers, defaults or checks have
     changed since or a user's own part is not there, is taken from trials.json and from its own config.json, in which
     fields that had their default are not named.
     """
     spec = _spec(files, name, text)
-    expanded = {} if spec is None else {trial.trial_id: trial for trial in spec.trials}
     listed = _listed(files, name)
     if listed is None:
         if spec is None:
             raise StoreError(f"{files.path(f'sweeps/{name}')}: damaged: no trials.json, and spec.yaml cannot be read")
         return spec.as_sweep()
-    lost = [one for one in listed if one["trial_id"] not in expanded]
-    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in lost])
-    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in lost])
-    places = {} if spec is None else _by_place(listed, spec.trials)
-    found = dict(expanded)
+    trials = _trials(files, listed, [] if spec is None else spec.trials)
+    settings = _settings(text) if spec is None else spec.settings
+    own = [trials[one["trial_id"]] for one in listed if not one.get("gone")]
+    gone = [trials[one["trial_id"]] for one in listed if one.get("gone")]
+    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
+
+
+def _trials(files: Files, listed: Sequence[Mapping[str, Any]], expanded: Sequence[SweepTrial]) -> dict[str, SweepTrial]:
+    """By id every listed trial, from the best of its sources: the spec, its config.json, its place in the list."""
+    trials = {trial.trial_id: trial for trial in expanded}
+    missing = [one for one in listed if one["trial_id"] not in trials]
+    configs = _mappings(files, [f"trials/{one['trial_id']}/config.json" for one in missing])
+    records = _mappings(files, [f"trials/{one['trial_id']}/record.json" for one in missing])
+    places = _by_place(listed, expanded)
     unknown = []
-    for one, config, record in zip(lost, configs, records, strict=True):
+    for one, config, record in zip(missing, configs, records, strict=True):
         trial_id = one["trial_id"]
         if config:
-            found[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
+            trials[trial_id] = _recorded(trial_id, config, record, one.get("cell") or {})
         elif trial_id in places:
-            found[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
+            trials[trial_id] = replace(places[trial_id], trial_id=trial_id, cell_fields=())
         else:
             unknown.append(one)
     for one in unknown:
-        found[one["trial_id"]] = _never_started(one, list(found.values()))
-    settings = _settings(text) if spec is None else spec.settings
-    own = [found[one["trial_id"]] for one in listed if not one.get("gone")]
-    gone = [found[one["trial_id"]] for one in listed if one.get("gone")]
-    return Sweep(name, settings, with_cells(own, settings.fields, settings.tuned), gone)
+        trials[one["trial_id"]] = _never_started(one, list(trials.values()))
+    return trials
 
 
 def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
@@ -70,17 +75,17 @@ def _spec(files: Files, name: str, text: str) -> SweepSpec | None:
 
 
 def _mappings(files: Files, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """What JSON files say; of one that is not there or cannot be read nothing."""
+    """The contents of JSON files; empty for one that is absent or cannot be read."""
     return [_mapping(content) for content in files.read_many(paths).values()]
 
 
 def _mapping(content: bytes | UnreadableError | None) -> dict[str, Any]:
-    """What a JSON file says; nothing if it is not there or cannot be read."""
+    """The content of a JSON file; empty if it is absent or cannot be read."""
     try:
-        found = json.loads(content) if isinstance(content, bytes) else None
+        value = json.loads(content) if isinstance(content, bytes) else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        value = None
+    return value if isinstance(value, dict) else {}
 
 
 def _listed(files: Files, name: str) -> list[dict[str, Any]] | None:
@@ -102,8 +107,8 @@ def _recorded(
 ) -> SweepTrial:
     """A trial from its own config.json."""
     try:
-        known = trial_of(config, recorded=True)
-        return SweepTrial(trial_id, known.values, known.signature)
+        trial = trial_of(config, recorded=True)
+        return SweepTrial(trial_id, trial.values, trial.signature)
     except (UserError, ValueError, TypeError):
         pass
     values = dict(cell)
@@ -117,7 +122,7 @@ def _recorded(
 
 
 def _never_started(one: Mapping[str, Any], others: Sequence[SweepTrial]) -> SweepTrial:
-    """A trial of which only its cell is known: what all others share, and a seed that no other one of its cell has."""
+    """A trial whose cell alone is known: with what all others share, and a seed that is free in its cell."""
     cell = dict(one.get("cell") or {})
     shared = dict(others[0].values) if others else {}
     for other in others:

@@ -5,7 +5,7 @@ temporary file, fsync, rename and fsync of the folder; in an object store one PU
 hard link, or by `O_EXCL` on a file system without links; by `If-None-Match: *` in an object store.
 
 What the holder of a claim writes goes through a `Fence`: once a successor has raised one of a higher generation, the
-storage itself refuses it. Locally the temporary files lie in a folder of the fence, which the successor takes away, so
+storage itself refuses it. Locally the temporary files are in a folder of the fence, which the successor removes, so
 that the rename fails; in an object store every write is conditional on the ETag of what it replaces (`If-Match`).
 """
 
@@ -33,7 +33,7 @@ _FOR_GOOD: Final = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
     errno.EEXIST, errno.ENXIO,
 }  # fmt: skip
-"""Errors that waiting does not mend."""
+"""Errors that waiting does not fix."""
 FENCE: Final = ".fence-"
 
 
@@ -44,9 +44,9 @@ class StoreError(UserError):
 class NewerFormatError(StoreError):
     """A file of a version of polysweep that is newer than this one."""
 
-    def __init__(self, path: str, found: int, known: int) -> None:
+    def __init__(self, path: str, format_: int, newest: int) -> None:
         super().__init__(
-            f"{path} has format {brief(found)}, this version of polysweep reads up to {known}: install a newer one"
+            f"{path} has format {brief(format_)}, this version of polysweep reads up to {newest}: install a newer one"
         )
 
 
@@ -89,14 +89,14 @@ class Files(ABC):
         self._failing: dict[str, float] = {}  # by action, since when every call of that kind has failed
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is no such file. Raises `UnreadableError` where that is no plain file."""
+        """A file's content, None if it does not exist. Raises `UnreadableError` if it is not a plain file."""
         try:
             return self._patiently(path, "read", lambda: self._read(self.path(path)))
         except FileNotFoundError:
             return None
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
-        """The contents of many files, in as few round trips as there can be; of one that is no plain file the error."""
+        """The contents of many files, in as few round trips as possible; the error of one that is not a plain file."""
         return {path: self._read_or_error(path) for path in paths}
 
     def _read_or_error(self, path: str) -> bytes | UnreadableError | None:
@@ -106,7 +106,7 @@ class Files(ABC):
             return error
 
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
-        """By path something that is another once a file has been replaced; files that are not there are left out."""
+        """By path a stamp that changes when the file is replaced; absent files are left out."""
         asked = list(paths)
         return self._patiently("", "looked at", lambda: self._stamps(asked))
 
@@ -121,7 +121,7 @@ class Files(ABC):
         except FileNotFoundError:
             if fence is not None:
                 raise self._not_ours(path) from None
-            raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
+            raise StoreError(f"{self.path(path)}: cannot be written: its folder cannot exist") from None
 
     def _not_ours(self, path: str) -> NotOursError:
         return NotOursError(f"{self.path(path)}: another process has taken over")
@@ -138,7 +138,7 @@ class Files(ABC):
         self._patiently(fence.folder, "written", lambda: self._raise_fence(fence))
 
     def drop_fence(self, fence: Fence) -> None:
-        """Leave nothing of it; what is written through it after that is refused."""
+        """Remove it; writes through it are refused from then on."""
         with suppress(OSError, StoreError):
             self._drop_fence(fence)
 
@@ -146,22 +146,22 @@ class Files(ABC):
         """Remove temporary files in a folder that killed writers have left."""
 
     def create(self, path: str, content: bytes) -> bool:
-        """Create a file, with its content at once; False where it exists.
+        """Create a file, with its content at once; False if it exists.
 
-        `content` should be like no other's: where an answer was lost, it tells whether the file is ours.
+        `content` should be unique: if an answer was lost, it tells whether the file is ours.
         """
         try:
-            made = self._patiently(path, "created", lambda: self._create(self.path(path), content))
+            is_new = self._patiently(path, "created", lambda: self._create(self.path(path), content))
         except FileNotFoundError:
-            raise StoreError(f"{self.path(path)}: cannot be written: there can be no such folder") from None
-        return made or self.read(path) == content
+            raise StoreError(f"{self.path(path)}: cannot be written: its folder cannot exist") from None
+        return is_new or self.read(path) == content
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._patiently(path, "looked for", lambda: self._exists(self.path(path)))
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none where there is no such folder."""
+        """The names in a folder, sorted; none if it does not exist."""
         try:
             return sorted(self._patiently(folder, "listed", lambda: self._names(self.path(folder))))
         except FileNotFoundError:
@@ -181,7 +181,7 @@ class Files(ABC):
 
         The patience of one outage is spent once: calls after that are tried, and not repeated until one has succeeded.
 
-        Raises `OutOfReachError` where it fails for longer than `patience`, `StoreError` where it fails for good;
+        Raises `OutOfReachError` if it fails for longer than `patience`, `StoreError` if waiting cannot help;
         `FileNotFoundError` is an answer.
         """
         began, wait = time.monotonic(), FIRST_WAIT
@@ -202,7 +202,7 @@ class Files(ABC):
                 since = min(began, self._failing.setdefault(action, began))
                 if time.monotonic() - since + wait > self.patience or self.gives_up():
                     raise OutOfReachError(what) from None
-                if is_first:  # it says it for all of this outage
+                if is_first:  # once for the whole outage
                     log.warning("%s; trying again", what)
             else:
                 self._failing.pop(action, None)
@@ -214,7 +214,7 @@ class Files(ABC):
         return isinstance(error, PermissionError | NotPlainError) or getattr(error, "errno", None) in _FOR_GOOD
 
     def _is_its_own(self, error: Exception) -> bool:  # noqa: ARG002
-        """Whether the file system raises it for what is no mistake of the program's."""
+        """Whether it is an error of the file system and not a mistake of the program."""
         return False
 
     @abstractmethod
@@ -235,7 +235,7 @@ class Files(ABC):
 
     @abstractmethod
     def _create(self, path: str, content: bytes) -> bool:
-        """False where there is such a file."""
+        """False if the file exists."""
 
     @abstractmethod
     def _stamps(self, paths: list[str]) -> dict[str, str]: ...

@@ -25,22 +25,25 @@ log = logging.getLogger("polysweep.store")
 
 
 class LaunchLease:
-    """One launch of a sweep while it runs: `launch-<id>.json` beats, `stop-<id>` tells it and its workers to stop."""
+    """One launch of a sweep while it runs.
+
+    `launch-<id>.json` is its heartbeat; it and its workers stop once `stop-<id>` exists.
+    """
 
     def __init__(
-        self, store: Store, sweep: str, asked: Callable[[], None], lost: Callable[[str], None], launch_id: str = ""
+        self, store: Store, sweep: str, on_stop: Callable[[], None], on_lost: Callable[[str], None], launch_id: str = ""
     ) -> None:
-        """In a thread, `asked()` is called when the stop file has appeared, `lost(reason)` when the Store is gone."""
+        """In a thread, `on_stop()` is called once the stop file exists, `on_lost(reason)` if the Store is lost."""
         self._store = store
         self.id = launch_id or secrets.token_hex(8)
         self._path = f"sweeps/{sweep}/launch-{self.id}.json"
         self.stop_file = f"sweeps/{sweep}/stop-{self.id}"
-        self._asked = asked
-        self._lost = lost
+        self._on_stop = on_stop
+        self._on_lost = on_lost
         self._sweep = sweep
         self._since = time.time()
         self._beats = 0
-        self._over = threading.Event()
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="launch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -52,14 +55,14 @@ class LaunchLease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._has_ended.set()
         self._thread.join()
         with suppress(StoreError):  # else it goes stale
             self._store.files.remove(self.stop_file)
             self._store.files.remove(self._path)
 
     def _remove_leftovers(self) -> None:
-        """What killed launches have left: their registrations, and what told them to stop."""
+        """Remove what killed launches have left: their leases, and the requests to stop them."""
         folder = f"sweeps/{self._sweep}"
         told = [match[1] for name in self._store.files.names(folder) if (match := _STOP.fullmatch(name))]
         alive = launches(self._store, self._sweep, clean=True)
@@ -73,22 +76,22 @@ class LaunchLease:
 
     def _beat(self) -> None:
         self._beats += 1
-        said = {"process": vars(Process.this()), "since": self._since, "beats": self._beats, "released": False}
-        self._store.files.write(self._path, json.dumps(said).encode())
+        beat = {"process": vars(Process.this()), "since": self._since, "beats": self._beats, "released": False}
+        self._store.files.write(self._path, json.dumps(beat).encode())
 
     def _run(self) -> None:
         last = time.monotonic()
-        asked = False
-        while not self._over.wait(POLL_SECONDS):
+        is_asked = False
+        while not self._has_ended.wait(POLL_SECONDS):
             try:
                 if time.monotonic() - last >= HEARTBEAT_SECONDS:
                     last = time.monotonic()
                     self._beat()
-                if not asked and self._store.files.exists(self.stop_file):
-                    asked = True
-                    self._asked()
+                if not is_asked and self._store.files.exists(self.stop_file):
+                    is_asked = True
+                    self._on_stop()
             except OutOfReachError as error:  # waited for as long as a launch waits
-                self._lost(str(error))
+                self._on_lost(str(error))
                 return
             except StoreError as error:
                 log.warning("%s", error)
@@ -96,20 +99,20 @@ class LaunchLease:
 
 def launches(store: Store, sweep: str, *, clean: bool = False) -> dict[str, Owner]:
     """By id, the launches of a sweep that are not known to be gone; `clean` removes what the others left."""
-    found = {}
+    alive = {}
     for name in store.files.names(f"sweeps/{sweep}"):
         if match := _LAUNCH.fullmatch(name):
             path = f"sweeps/{sweep}/{name}"
             try:
                 content = store.files.read(path)
-            except UnreadableError:  # something else under such a name
+            except UnreadableError:  # a folder or device of that name
                 continue
             holder = None if content is None else store.claims.alive(path, content)
             if holder is not None:
-                found[match[1]] = holder
+                alive[match[1]] = holder
             elif content is not None and clean:
                 store.files.remove(path)
-    return found
+    return alive
 
 
 def stop(
@@ -117,7 +120,7 @@ def stop(
 ) -> bool:
     """Ask every launch of the sweep, or `only` one, to stop and wait until they have.
 
-    False where one has not answered in time.
+    False if one has not stopped in time.
     """
 
     def alive() -> dict[str, Owner]:

@@ -37,7 +37,7 @@ class LocalFiles(Files):
     def _read(self, path: str) -> bytes:
         try:
             return read_plain_file(path, None if path.endswith(".pt") else LARGEST)
-        except NotADirectoryError:  # a stray file in the place of a trial's folder: there is no such record
+        except NotADirectoryError:  # a stray file instead of a trial's folder: the record does not exist
             raise FileNotFoundError(path) from None
 
     def _write(self, path: str, content: bytes, keep_as: str | None, fence: Fence | None) -> None:
@@ -130,26 +130,26 @@ class LocalFiles(Files):
         shutil.rmtree(self.path(fence.path), ignore_errors=True)
 
     def remove_leftovers(self, folder: str, *, fences: bool = False) -> None:
-        """Those that are older than any write can last; with `fences` those too, of a folder that nobody writes to."""
+        """Those that are older than any write can last; with `fences` also fences, if nobody writes to the folder."""
         with suppress(OSError):
-            for found in os.scandir(self.path(folder)):
-                is_fence = fences and found.name.startswith(FENCE)
-                if (is_fence or _TEMPORARY.fullmatch(found.name)) and _is_old(found):
-                    if found.is_dir(follow_symlinks=False):
-                        shutil.rmtree(found.path, ignore_errors=True)
+            for entry in os.scandir(self.path(folder)):
+                is_fence = fences and entry.name.startswith(FENCE)
+                if (is_fence or _TEMPORARY.fullmatch(entry.name)) and _is_old(entry):
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path, ignore_errors=True)
                     else:
-                        Path(found.path).unlink(missing_ok=True)
+                        Path(entry.path).unlink(missing_ok=True)
 
     def _stamps(self, paths: list[str]) -> dict[str, str]:
-        found = {}
+        stamps = {}
         for path in paths:
             with suppress(FileNotFoundError, NotADirectoryError):
                 try:
-                    seen = os.stat(f"{self.root}/{path}")  # noqa: PTH116
-                except OSError:  # such as a link to itself; the reading names it
-                    seen = os.lstat(f"{self.root}/{path}")
-                found[path] = f"{seen.st_mtime_ns}-{seen.st_size}-{seen.st_ino}"
-        return found
+                    status = os.stat(f"{self.root}/{path}")  # noqa: PTH116
+                except OSError:  # for example a link to itself; reading it reports that
+                    status = os.lstat(f"{self.root}/{path}")
+                stamps[path] = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
+        return stamps
 
     def _exists(self, path: str) -> bool:
         return Path(path).exists()
@@ -161,5 +161,5 @@ class LocalFiles(Files):
         Path(path).unlink()
 
 
-def _is_old(found: os.DirEntry[str]) -> bool:
-    return time.time() - found.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    return time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS

@@ -13,7 +13,7 @@ import fsspec.asyn
 from polysweep.sweeps.store.files import Fence, Files, StoreError, UnreadableError
 
 _ONE_PUT: Final = 2 * 2**30
-"""Bytes up to twice of which a file is written with one PUT, which alone can be conditional."""
+"""Files of up to twice so many bytes are written with one PUT; only a single PUT can be conditional."""
 
 
 class ObjectFiles(Files):
@@ -31,13 +31,13 @@ class ObjectFiles(Files):
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | UnreadableError | None]:
         """In parallel; what fails is read again by itself."""
         asked = list(paths)
-        found: Mapping[str, Any] = {}
+        answers: Mapping[str, Any] = {}
         if len(asked) > 1:
             with suppress(Exception):
-                found = self._fs.cat([self.path(path) for path in asked], on_error="return")
+                answers = self._fs.cat([self.path(path) for path in asked], on_error="return")
         by_path = {self._fs._strip_protocol(self.path(path)): path for path in asked}
-        known = {by_path[key]: value for key, value in found.items() if isinstance(value, bytes) and key in by_path}
-        return {path: known[path] if path in known else self._read_or_error(path) for path in asked}
+        contents = {by_path[k]: value for k, value in answers.items() if isinstance(value, bytes) and k in by_path}
+        return {path: contents[path] if path in contents else self._read_or_error(path) for path in asked}
 
     def _is_its_own(self, error: Exception) -> bool:
         return type(error).__module__.partition(".")[0] in ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
@@ -61,7 +61,7 @@ class ObjectFiles(Files):
                 self._fs.cp_file(address, self.path(keep_as))
             self._fs.pipe_file(address, content, chunksize=_ONE_PUT)
         except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
+            raise StoreError(f"{self.root}: the bucket does not exist") from None
 
     @property
     def _is_conditional(self) -> bool:
@@ -81,7 +81,7 @@ class ObjectFiles(Files):
                 if not _is_refusal(error):
                     raise
                 # A successor's, or our own whose answer was lost, or one that came late from a predecessor. The tag is
-                # read before it is asked who holds the trial: a successor that claims after that writes another one.
+                # read before the holder is looked up: a successor that claims after that writes another one.
                 tag = self._tags(fence.folder).get(name)
                 if not fence.is_highest():
                     raise self._not_ours(path) from None
@@ -111,7 +111,7 @@ class ObjectFiles(Files):
         except FileExistsError:
             return False
         except FileNotFoundError:
-            raise StoreError(f"{self.root}: there is no such bucket") from None
+            raise StoreError(f"{self.root}: the bucket does not exist") from None
         except Exception as error:
             if "ConditionalRequestConflict" in str(error):  # two at once, and the other one was faster
                 return False
@@ -138,12 +138,12 @@ class ObjectFiles(Files):
         return [posixpath.basename(str(one["name"]).rstrip("/")) for one in self._listed(folder)]
 
     def _listed(self, folder: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]]
+        entries: list[dict[str, Any]]
         if not hasattr(self._fs, "_lsdir"):
-            found = self._fs.ls(folder, detail=True)
+            entries = self._fs.ls(folder, detail=True)
         else:  # s3fs lists the parent of a folder that does not exist: all trials, for each that has not started.
-            found = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
-        return found
+            entries = fsspec.asyn.sync(self._fs.loop, self._fs._lsdir, self._fs._strip_protocol(folder), refresh=True)
+        return entries
 
     def _remove(self, path: str) -> None:
         self._fs.rm_file(path)

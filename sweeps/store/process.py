@@ -30,7 +30,7 @@ class Process:
         )
 
     def is_dead(self) -> bool:
-        """True only where it is certain: same machine, same namespace, and the pid is gone or another process's."""
+        """True only if it is certain: same machine, same namespace, and the pid is gone or another process's."""
         return self.is_local() and _start_time(self.pid) != self.started
 
     def is_local(self) -> bool:
@@ -57,6 +57,6 @@ def _namespace() -> str:
 
 
 def _start_time(pid: int) -> int:
-    """Clock ticks after boot at which the process started; 0 where it does not exist or is a zombie."""
+    """Clock ticks after boot at which the process started; 0 if it does not exist or is a zombie."""
     fields = _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0

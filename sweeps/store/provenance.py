@@ -19,16 +19,16 @@ from polysweep.trainer.device import device_model
 
 
 def image() -> dict[str, Any] | None:
-    """What the image that this process runs in says of itself: commit, dirty, lock, target; None outside of one.
+    """What is known of the image that this process runs in: commit, dirty, lock, target; None outside of one.
 
     Its file is named by POLYSWEEP_IMAGE_INFO.
     """
     path = os.environ.get("POLYSWEEP_IMAGE_INFO")
     try:
-        found = json.loads(Path(path).read_text()) if path else None
+        info = json.loads(Path(path).read_text()) if path else None
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return info if isinstance(info, dict) else None
 
 
 @lru_cache(maxsize=4)
@@ -57,11 +57,11 @@ def version_refusal(driver: Mapping[str, Any]) -> str:
     """Why a worker that runs this code is refused by a driver of another version, both named; else empty."""
     if driver == THIS_VERSION:
         return ""
-    here, there = said_version(THIS_VERSION), said_version(driver)
+    here, there = version_text(THIS_VERSION), version_text(driver)
     return f"the worker on {platform.node()} runs {here}, the driver {there}: install the same on both"
 
 
-def said_version(version: Mapping[str, Any]) -> str:
+def version_text(version: Mapping[str, Any]) -> str:
     """A version in words."""
     return f"polysweep {version['polysweep']} with NUMERICS {version['numerics']}"
 
@@ -73,9 +73,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout or image that the package runs from, `+` where it has uncommitted changes.
+    """The commit of the checkout or image that the package runs from, with `+` if it has uncommitted changes.
 
-    A job that was submitted is told in POLYSWEEP_COMMIT.
+    A submitted job reads it from POLYSWEEP_COMMIT.
     """
     if told := os.environ.get("POLYSWEEP_COMMIT"):
         return told

@@ -1,4 +1,4 @@
-"""What a worker is told to run, and how the record of a trial begins and is completed."""
+"""How the record of a trial begins, and what is noted in it after the end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from polysweep.sweeps.job import Job
 from polysweep.sweeps.spec.expansion import digits
 from polysweep.sweeps.store.claims import Claim, Lease
 from polysweep.sweeps.store.provenance import provenance
-from polysweep.sweeps.store.states import FINAL
+from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
 
 BEGUN: Final = "begun"
-"""What a record says under `wandb` once a process has logged the trial to a server: it may have any of its rows."""
+"""The value of `wandb` in a record once the trial is logged to a server, which then may have some of its rows."""
 
 
-def mark_wandb(store: Store, trial_id: str, said: str, lease: Lease) -> None:
+def mark_wandb(store: Store, trial_id: str, status: str, lease: Lease) -> None:
     """Note in a final record what the W&B server has of the run: `online` (all of it) or `deleted ENTITY/PROJECT`.
 
     Nothing is noted of a trial that another process runs: its record is that one's.
@@ -30,7 +30,7 @@ def mark_wandb(store: Store, trial_id: str, said: str, lease: Lease) -> None:
     try:
         record = store.record(trial_id)
         if record is not None and record["outcome"] in FINAL:
-            store.write_record(trial_id, {**record, "wandb": said}, claim.fence)
+            store.write_record(trial_id, {**record, "wandb": status}, claim.fence)
     finally:
         claim.release()
 
@@ -39,7 +39,7 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
     """The record of a trial that starts or is continued here."""
     fresh: dict[str, Any] = {
         "trial_id": config.trial_id,
-        "outcome": "running",
+        "outcome": State.RUNNING.value,
         "width": job.width,
         "epoch": 0,
         "epochs": config.epochs,

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from enum import StrEnum
+from typing import Final
 
 from polysweep.sweeps.spec.sweep import SweepTrial
 
-State = Literal["new", "interrupted", "running", "finished", "diverged", "failed", "stopped"]
-FINAL: Final = ("finished", "diverged", "failed", "stopped")
-STATES: Final[tuple[State, ...]] = ("new", "interrupted", "running", "finished", "diverged", "failed", "stopped")
+
+class State(StrEnum):
+    """Where a trial stands. A record has one of the last five as its outcome; each equals its word."""
+
+    NEW = "new"  # without a record
+    INTERRUPTED = "interrupted"  # its record says `running`, but nobody runs it
+    RUNNING = "running"
+    FINISHED = "finished"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+    STOPPED = "stopped"  # by early termination
+
+
+FINAL: Final = (State.FINISHED, State.DIVERGED, State.FAILED, State.STOPPED)
 
 
 @dataclass(frozen=True)
 class TrialState:
     """What the Store knows of a trial: `width` is the K of its first start, `epoch` that of its checkpoint."""
 
-    state: State = "new"
+    state: State = State.NEW
     width: int | None = None
     epoch: int = 0
     holder: str = ""  # who runs it, if its state is `running`
-    generation: int = 0  # of the claim that was looked at for this
+    generation: int = 0  # of the claim that this state goes by
     elsewhere: bool = False  # whether the holder is on another machine, so that only its heartbeat tells
     damage: str = ""  # what is wrong with its record, which then counts as failed
 
@@ -30,4 +42,4 @@ class TrialState:
 def counts_of(trials: Iterable[SweepTrial], states: Mapping[str, TrialState]) -> dict[str, int]:
     """Trials in all, and by state."""
     tally = Counter(states[trial.trial_id].state for trial in trials)
-    return {"trials": tally.total(), **{state: tally[state] for state in STATES}}
+    return {"trials": tally.total(), **{str(state): tally[state] for state in State}}

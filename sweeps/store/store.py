@@ -5,51 +5,44 @@ leases/<id>.json
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
               spec.yaml, spec-<n>.yaml (as launched, and earlier ones),
               points/<n>.json (what bayes has proposed), ended/<trial_id>.json (what early termination has decided),
-              rungs/<trial_id>-<epoch>.json (whether a point goes on there), ended/<trial_id>.json (it does not),
+              rungs/<trial_id>-<epoch>.json (whether a point survives there), ended/<trial_id>.json (it does not),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)
 """
 
 from __future__ import annotations
 
-import io
-import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-import fsspec
-import fsspec.asyn
 import pyarrow as pa
-from pyarrow import parquet
 
-from polysweep.sweeps.spec.sweep import HasTrials, Selector, Sweep
-from polysweep.sweeps.store.checking import FORMAT, checked_point, checked_record, history_table, parse_json
+from polysweep.sweeps.spec.sweep import HasTrials, Sweep
+from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, parse_content
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
+from polysweep.sweeps.store.history_file import history_bytes, history_table
 from polysweep.sweeps.store.local_files import LocalFiles
-from polysweep.sweeps.store.states import FINAL, TrialState
+from polysweep.sweeps.store.opening import open_files
+from polysweep.sweeps.store.search_state import SearchState
+from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.sweep_records import SweepRecords, planned
-from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
-    from polysweep.sweeps.spec.search import Suggestion
     from polysweep.sweeps.spec.spec import SweepSpec
 
 _NEW: Final = TrialState()
 _BATCH: Final = 1000
-_POINT: Final = re.compile(r"[0-9]{6,9}\.json")
 
 
 @dataclass
 class Store:
-    """The Store at `root`: a path, or an address such as `s3://bucket/folder`. Nothing is created before it is written.
+    """The Store at `root`: a path, or an address such as `s3://bucket/folder`. Nothing is created until it is written.
 
-    `patience` is how many seconds a call is repeated while the Store is out of reach.
+    `patience` is how many seconds a call is repeated while the Store is unreachable.
     """
 
     root: str
@@ -57,6 +50,7 @@ class Store:
     files: Files = field(init=False, repr=False)
     claims: Claims = field(init=False, repr=False)
     sweep_records: SweepRecords = field(init=False, repr=False)
+    search: SearchState = field(init=False, repr=False)
     _folders: set[str] = field(default_factory=set, init=False, repr=False)  # trials that are known to have one
 
     def __post_init__(self) -> None:
@@ -64,11 +58,12 @@ class Store:
         self.files.patience = self.patience
         self.claims = Claims(self.files)
         self.sweep_records = SweepRecords(self.files)
+        self.search = SearchState(self.files)
         self.root = self.files.root
 
     @property
     def wandb_folder(self) -> Path:
-        """Where the offline runs of `wandb` lie: in a local Store itself, else in a spool folder here."""
+        """Where offline runs of W&B are stored: in a local Store itself, else in a spool folder here."""
         return Path(self.root) / "wandb" if isinstance(self.files, LocalFiles) else Path("polysweep-wandb").absolute()
 
     @property
@@ -77,7 +72,7 @@ class Store:
         return isinstance(self.files, LocalFiles)
 
     def check_writable(self) -> None:
-        """Raise `StoreError` where nothing can be written."""
+        """Raise `StoreError` if nothing can be written."""
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.files.write(probe, b"")
@@ -85,18 +80,10 @@ class Store:
         except StoreError as error:
             raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
 
-    def _json(self, path: str) -> Any:
-        return self._parsed(path, self.files.read(path))
-
-    def _parsed(self, path: str, content: bytes | UnreadableError | None) -> Any:
-        if isinstance(content, UnreadableError):
-            raise content
-        return None if content is None else parse_json(content, self.files.path(path))
-
     def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
-        """Remove what killed processes have left that is surely nobody's: leases, temporary files, fences.
+        """Remove what killed processes have left and no living one can need: leases, temporary files, fences.
 
-        `ended` are trials that nobody runs: their fences are nobody's too.
+        `ended` are trials that nobody runs: their fences are removed too.
         """
         self.claims.remove_dead()
         folders = (f"sweeps/{sweep}{below}" for below in ("", "/points", "/rungs", "/ended"))
@@ -108,7 +95,7 @@ class Store:
     # trials
 
     def record(self, trial_id: str) -> dict[str, Any] | None:
-        """The trial's record, None where it never started."""
+        """The trial's record, None if it never started."""
         path = f"trials/{trial_id}/record.json"
         return self._checked(trial_id, self.files.read(path))
 
@@ -132,26 +119,27 @@ class Store:
                         yield paths[path], record
 
     def _checked(self, trial_id: str, content: bytes | UnreadableError | None) -> dict[str, Any] | None:
-        name = f"trials/{trial_id}/record.json"
-        found = self._parsed(name, content)
-        return None if found is None else checked_record(found, trial_id, self.files.path(name))
+        address = self.files.path(f"trials/{trial_id}/record.json")
+        record = parse_content(content, address)
+        return None if record is None else checked_record(record, trial_id, address)
 
     def write_record(self, trial_id: str, record: Mapping[str, Any], fence: Fence | None = None) -> None:
-        """Replace the record; `fence` as of `Files.write`."""
-        content = _json({**record, "format": FORMAT})
+        """Replace the record; `fence` as in `Files.write`."""
+        content = json_bytes({**record, "format": FORMAT})
         self.files.write(f"trials/{trial_id}/record.json", content, fence=fence)
 
     def write_config(self, trial_id: str, config: Mapping[str, Any]) -> None:
         """Keep the canonical config."""
-        self.files.write(f"trials/{trial_id}/config.json", _json(config))
+        self.files.write(f"trials/{trial_id}/config.json", json_bytes(config))
 
     def config(self, trial_id: str) -> dict[str, Any] | None:
         """The canonical config."""
-        config: dict[str, Any] | None = self._json(f"trials/{trial_id}/config.json")
+        path = f"trials/{trial_id}/config.json"
+        config: dict[str, Any] | None = parse_content(self.files.read(path), self.files.path(path))
         return config
 
     def history(self, trial_id: str) -> list[dict[str, Any]]:
-        """One row per epoch; empty where there is none yet."""
+        """One row per epoch; empty before the first."""
         name = f"trials/{trial_id}/history.parquet"
         rows: list[dict[str, Any]] = self._table(name, self.files.read(name)).to_pylist()
         return rows
@@ -182,12 +170,9 @@ class Store:
         }
 
     def write_history(self, trial_id: str, rows: Sequence[Mapping[str, Any]], fence: Fence | None = None) -> None:
-        """Replace the history; `fence` as of `Files.write`. It says the claim's generation, as the checkpoint does."""
-        buffer = io.BytesIO()
-        schema = _schema(rows).with_metadata({"claim": str(fence.generation if fence else 0)})
-        table = pa.Table.from_pylist(list(rows), schema=schema)
-        parquet.write_table(table, buffer, write_page_checksum=True)  # a flipped bit is found, not drawn
-        self.files.write(f"trials/{trial_id}/history.parquet", buffer.getvalue(), fence=fence)
+        """Replace the history; `fence` as in `Files.write`. It names the claim's generation, as the checkpoint does."""
+        content = history_bytes(rows, fence.generation if fence else 0)
+        self.files.write(f"trials/{trial_id}/history.parquet", content, fence=fence)
 
     def state(self, trial_id: str) -> TrialState:
         """What a plan needs to know. The claim is looked at first: one that is newer is never taken for it."""
@@ -196,63 +181,75 @@ class Store:
             generation = self.claims.generation(trial_id)
             owner = self.claims.owner(trial_id, generation)
         except UnreadableError as error:
-            return TrialState("failed", generation=generation, damage=str(error))
+            return TrialState(State.FAILED, generation=generation, damage=str(error))
         try:
             record = self.record(trial_id)
         except (NewerFormatError, OutOfReachError):  # neither is this trial's damage
             raise
         except StoreError as error:
-            return TrialState("failed", generation=generation, damage=str(error))
+            return TrialState(State.FAILED, generation=generation, damage=str(error))
         return _state(record, generation, owner)
 
     def states(
         self,
         sweep: HasTrials,
-        known: Mapping[str, TrialState] = MappingProxyType({}),
+        ended: Mapping[str, TrialState] = MappingProxyType({}),
         records: dict[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, TrialState]:
-        """By id, the state of every trial of a sweep: one listing, and the records of those that are there.
+        """By id, the state of every trial of a sweep: one listing, and the records of those that have one.
 
-        `known` are those that have ended and are not looked at again; `records` receives what was read.
-
-        Whether a trial was stopped early is a sweep's own decision: another sweep that contains it goes on with it, and
-        for the one that stopped it it stays stopped.
+        `ended` are trials that have ended: they are not read again. `records` receives what was read.
         """
-        found = {trial.trial_id: known.get(trial.trial_id, _NEW) for trial in sweep.trials}
-        asked = [trial_id for trial_id in found if trial_id not in known]
-        present = self._present(asked)
-        there = [trial_id for trial_id in asked if trial_id in present]
-        read = {i: record for i, record in self.records(there) if not isinstance(record, StoreError)}
+        trial_ids = [trial.trial_id for trial in sweep.trials]
+        read = self._read_states([trial_id for trial_id in trial_ids if trial_id not in ended], records)
+        states = {trial_id: ended.get(trial_id) or read.get(trial_id, _NEW) for trial_id in trial_ids}
+        return self._as_seen_by(sweep.name, states)
+
+    def _read_states(
+        self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]] | None
+    ) -> dict[str, TrialState]:
+        """The states of those of the trials that have a folder."""
+        folders = self._present(trial_ids)
+        present = [trial_id for trial_id in trial_ids if trial_id in folders]
+        read = {i: record for i, record in self.records(present) if not isinstance(record, StoreError)}
         if records is not None:
             records |= read
-        running = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
-        going = {i: record["claim"] for i, record in running.items() if isinstance(record.get("claim"), int)}
-        owners = self.claims.owners(going)
-        for trial_id in there:
+        open_ = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
+        claims = {i: record["claim"] for i, record in open_.items() if isinstance(record.get("claim"), int)}
+        owners = self.claims.owners(claims)
+        states = {}
+        for trial_id in present:
             record = read.get(trial_id)
             if record is not None and (record["outcome"] in FINAL or trial_id in owners):
-                found[trial_id] = _state(record, going.get(trial_id, 0), owners.get(trial_id))
+                states[trial_id] = _state(record, claims.get(trial_id, 0), owners.get(trial_id))
             else:  # damaged, not begun, or not run under the claim that its record names: look closer
-                found[trial_id] = self.state(trial_id)
-        stopped = self.all_ended_early(sweep.name)
-        for trial_id, state in found.items():
-            if state.state == "stopped" and trial_id not in stopped:
-                found[trial_id] = replace(state, state="interrupted", generation=self.claims.generation(trial_id))
-            elif state.state == "finished" and trial_id in stopped:
-                found[trial_id] = replace(state, state="stopped")
-        return found
+                states[trial_id] = self.state(trial_id)
+        return states
+
+    def _as_seen_by(self, sweep: str, states: Mapping[str, TrialState]) -> dict[str, TrialState]:
+        """Whether a trial was stopped early is a sweep's own decision.
+
+        Another sweep that contains it continues it; for the one that stopped it, it stays stopped.
+        """
+        seen, stopped = dict(states), self.search.all_ended_early(sweep)
+        for trial_id, state in states.items():
+            if state.state == State.STOPPED and trial_id not in stopped:
+                seen[trial_id] = replace(state, state=State.INTERRUPTED, generation=self.claims.generation(trial_id))
+            elif state.state == State.FINISHED and trial_id in stopped:
+                seen[trial_id] = replace(state, state=State.STOPPED)
+        return seen
 
     def _present(self, trial_ids: Sequence[str]) -> set[str]:
-        """Those of the trials that have a folder: it stays, so that it is looked for only until it is there."""
+        """Those of the trials that have a folder. Folders are never removed, so each is looked up until it is there."""
         if not self._folders.issuperset(trial_ids):
             self._folders |= set(self.files.names("trials")).intersection(trial_ids)
         return self._folders.intersection(trial_ids)
 
     # claims
 
-    def claim(self, trial_id: str, lease: Lease | None = None, *, over: int = 0) -> Claim | None:
-        """`Claims.claim`, by default under a lease of its own that does not beat."""
-        return self.claims.claim(trial_id, lease or self.claims.lease(), over=over)
+    def claim(self, trial_id: str, lease: Lease | None = None, *, supersedes: int = 0) -> Claim | None:
+        """`Claims.claim`, by default under a lease of its own without a heartbeat."""
+        return self.claims.claim(trial_id, lease or self.claims.lease(), supersedes=supersedes)
 
     def owner(self, trial_id: str) -> Owner | None:
         """Who runs the trial now."""
@@ -265,26 +262,16 @@ class Store:
 
         `widths` is the K that is planned, by signature.
         """
-        self.sweep_records.extend(spec.name, spec.settings, planned(self.known(spec).trials, widths))
+        self.sweep_records.extend(spec.name, spec.settings, planned(self.search.with_proposals(spec).trials, widths))
         self.sweep_records.keep_spec(spec)
 
     def launched(self, name: str) -> Sweep:
-        """A launched sweep. Raises `StoreError` with those that there are if it is unknown."""
+        """A launched sweep. Raises `StoreError` with the names of all sweeps if it is unknown."""
         return self.sweep_records.read(name)
 
     def require_sweep(self, name: str) -> None:
-        """Raise `StoreError` with the sweeps that there are if this one is unknown."""
+        """Raise `StoreError` with the names of all sweeps if this one is unknown."""
         self.sweep_records.require(name)
-
-    def known(self, spec: SweepSpec) -> SweepSpec:
-        """The sweep with the points that have been proposed for it, if it is a bayes one."""
-        if spec.method != "bayes":
-            return spec
-        suggestions = self.suggestions(spec.name)
-        if any(suggestion.point.variant >= len(spec.variants) for suggestion in suggestions):
-            path = self.files.path(f"sweeps/{spec.name}/points")
-            raise StoreError(f"{path}: damaged: a point of a variant that the spec does not have")
-        return spec.with_suggestions(suggestions)
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps."""
@@ -294,128 +281,13 @@ class Store:
         """By trial id, the sweeps that contain it."""
         return self.sweep_records.members(trial_ids)
 
-    # decisions of a search
-
-    def suggestions(self, name: str) -> list[Suggestion]:
-        """What bayes has proposed, in order."""
-        from polysweep.sweeps.spec.expansion import Point
-        from polysweep.sweeps.spec.search import Suggestion
-
-        folder = f"sweeps/{name}/points"
-        paths = [f"{folder}/{found}" for found in self._point_files(name)]
-        made = []
-        for path, content in self.files.read_many(paths).items():
-            if not content:  # its writer was killed on a file system without links
-                continue
-            said = checked_point(self._parsed(path, content), self.files.path(path))
-            made.append(Suggestion(Point(said["point"]["variant"], said["point"]["values"]), said["raw"]))
-        return made
-
-    def points(self, name: str) -> int:
-        """How many points bayes has proposed."""
-        return len(self._point_files(name))
-
-    def _point_files(self, name: str) -> list[str]:
-        return [found for found in self.files.names(f"sweeps/{name}/points") if _POINT.fullmatch(found)]
-
-    def add_suggestion(self, name: str, suggestion: Suggestion, known: int) -> bool:
-        """Keep a proposal before it is tried; False where another launch has added one to the `known` ones."""
-        there = self._point_files(name)
-        if len(self.suggestions(name)) != known:
-            return False
-        index = int(there[-1].removesuffix(".json")) + 1 if there else 0
-        token = uuid.uuid4().hex  # two launches may propose the same: it tells whose file it is
-        said = {"point": suggestion.point._asdict(), "raw": dict(suggestion.raw), "token": token}
-        return self.files.create(f"sweeps/{name}/points/{index:06d}.json", _json(said))
-
-    def decide(self, name: str, trials: Sequence[str], rung: int, goes_on: bool, why: Mapping[str, Any]) -> bool:
-        """Keep once and for all whether a point goes on at a rung; returns what holds, this or an earlier decision.
-
-        A point is named by its first seed; where it stops, each of its trials is marked afterwards.
-        """
-        path = f"sweeps/{name}/rungs/{trials[0]}-{rung}.json"
-        said = {"goes_on": goes_on, **why, "token": uuid.uuid4().hex}
-        if not self.files.create(path, _json(said)):
-            if not self.files.read(path):  # its writer was killed on a file system without links
-                self.files.write(path, _json(said))
-            found = self._json(path)
-            goes_on = bool(found.get("goes_on", True)) if isinstance(found, dict) else True
-        if not goes_on:
-            for trial_id in trials:
-                self.files.write(f"sweeps/{name}/ended/{trial_id}.json", _json(why))
-        return goes_on
-
-    def ended_early(self, name: str, trial_id: str) -> bool:
-        """Whether it has been decided that a trial stops."""
-        return self.files.exists(f"sweeps/{name}/ended/{trial_id}.json")
-
-    def all_ended_early(self, name: str) -> set[str]:
-        """The trials of which that has been decided."""
-        return {found.removesuffix(".json") for found in self.files.names(f"sweeps/{name}/ended")}
-
-    def mark_exhausted(self, name: str) -> None:
-        """Keep that bayes has found no further point."""
-        self.files.write(f"sweeps/{name}/exhausted", b"")
-
-    def is_exhausted(self, name: str) -> bool:
-        """Whether that is so."""
-        return self.files.exists(f"sweeps/{name}/exhausted")
-
-
-def is_target_reached(metric: Selector, store: Store, states: Mapping[str, TrialState]) -> bool:
-    """Whether some trial has reached the metric's target."""
-    if metric.target is None:
-        return False
-    there = [trial_id for trial_id, state in states.items() if state.epoch]
-    values = [
-        record.get("extremes", {}).get(metric.name, [None, None])[metric.goal == "maximize"]
-        for _, record in store.records(there)
-        if not isinstance(record, StoreError)
-    ]
-    return any(map(metric.is_reached, values))
-
 
 def _state(record: Mapping[str, Any] | None, generation: int, owner: Owner | None) -> TrialState:
-    found: Mapping[str, Any] = record or {"outcome": "new", "width": None, "epoch": 0}
-    outcome, width, epoch = found["outcome"], found["width"], found["epoch"]
+    outcome, width, epoch = State.NEW, None, 0
+    if record is not None:
+        outcome, width, epoch = State(record["outcome"]), record["width"], record["epoch"]
     if outcome in FINAL:
         return TrialState(outcome, width, epoch)
     if owner is not None:
-        return TrialState("running", width, epoch, str(owner), generation, not owner.process.is_local())
-    return TrialState("new" if outcome == "new" else "interrupted", width, epoch, generation=generation)
-
-
-def _schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """Counts as int64, marks as bool, all else float64: the same columns in every trial."""
-    kinds = {"epoch": pa.int64(), "step": pa.int64(), "partial": pa.bool_()}
-    names: Iterator[str] = iter(rows[0]) if rows else iter(())
-    return pa.schema([(name, kinds.get(name, pa.float64())) for name in names])
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
-
-
-def open_files(root: str) -> Files:
-    """The files below `root`: a path, or an address such as `s3://bucket/folder`.
-
-    Raises `StoreError` for what is no such address.
-    """
-    if not root or "::" in root or "\0" in root:
-        raise StoreError(f"store {root!r}: expected the path of a folder, or an address such as s3://bucket/folder")
-    from polysweep.sweeps.store.local_files import LocalFiles
-    from polysweep.sweeps.store.object_files import ObjectFiles
-
-    try:
-        protocol = fsspec.core.split_protocol(root)[0] or "file"
-        if protocol in ("file", "local"):
-            return LocalFiles(str(fsspec.core.url_to_fs(root)[1]))
-        if protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az"):
-            raise StoreError(f"store {root!r}: {protocol!r} is no file system for a Store; use a path or s3://")
-        if not urlsplit(root).netloc:
-            raise StoreError(f"store {root!r}: the bucket is missing; expected s3://bucket/folder")
-        return ObjectFiles(root)
-    except UserError:
-        raise
-    except Exception as error:  # each file system of fsspec has its own
-        raise StoreError(f"store {root!r}: {error}") from None
+        return TrialState(State.RUNNING, width, epoch, str(owner), generation, not owner.process.is_local())
+    return TrialState(State.NEW if record is None else State.INTERRUPTED, width, epoch, generation=generation)

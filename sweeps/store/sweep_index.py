@@ -1,7 +1,7 @@
 """What a launch keeps of its sweep, and everything else reads: `sweep.json` and what later launches have added to it.
 
 A part is created exclusively and never written again, so that no launch can write an older state back. The first one,
-`sweep.json`, says what the sweep is and lists its trials; `sweep-<n>.json` are what has changed since: other settings,
+`sweep.json`, describes the sweep and lists its trials; `sweep-<n>.json` are what has changed since: other settings,
 further trials, another order. A part:
 
     format      of this file
@@ -16,39 +16,35 @@ Nothing here needs the code that the trials were made with: no config is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.store.checking import PART_FORMAT
 
-if TYPE_CHECKING:
-    pass
-
 
 def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequence[str] | None = None) -> dict[str, Any]:
-    """A part as JSON; what all trials have in common is said once."""
+    """A part as JSON; what all trials have in common is written once."""
     entries = [trial.entry() for trial in trials]
-    shared: dict[str, Any] = dict(entries[0]) if entries else {"config": {}}
-    shared.pop("trial_id", None)
-    config = dict(shared.pop("config"))
+    shared = _common([{key: entry[key] for key in entry if key not in ("trial_id", "config")} for entry in entries])
+    config = _common([entry["config"] for entry in entries])
     for entry in entries:
-        shared = {key: value for key, value in shared.items() if entry[key] == value}
-        own = entry["config"]
-        if any(name not in own or not _is_same(own[name], value) for name, value in config.items()):
-            config = {name: value for name, value in config.items() if name in own and _is_same(own[name], value)}
-    listed = [
-        {
-            **{key: value for key, value in entry.items() if key not in shared},
-            "config": {name: value for name, value in entry["config"].items() if name not in config},
-        }
-        for entry in entries
-    ]
-    made: dict[str, Any] = {"format": PART_FORMAT}
+        entry["config"] = {name: value for name, value in entry["config"].items() if name not in config}
+    data: dict[str, Any] = {"format": PART_FORMAT}
     if settings is not None:
-        made["sweep"] = settings.as_json()
-    made["columns"] = in_order(trial.values for trial in trials)
-    made |= {"shared": {**shared, "config": config}, "trials": listed}
-    return made if order is None else {**made, "order": list(order)}
+        data["sweep"] = settings.as_json()
+    data["columns"] = in_order(trial.values for trial in trials)
+    data["shared"] = {**shared, "config": config}
+    data["trials"] = [{key: value for key, value in entry.items() if key not in shared} for entry in entries]
+    return data if order is None else {**data, "order": list(order)}
+
+
+def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The items that all of them have."""
+    common = dict(mappings[0]) if mappings else {}
+    for mapping in mappings[1:]:
+        for name in [name for name in common if name not in mapping or not _is_same(mapping[name], common[name])]:
+            del common[name]
+    return common
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -56,12 +52,12 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
-    """The sweep that parts say, the first one first.
+    """The sweep that parts describe, the first one first.
 
     Raises `KeyError`, `TypeError` or `ValueError` if one of them is damaged.
     """
     settings = Settings.of(parts[0]["sweep"])
-    known: dict[str, SweepTrial] = {}
+    trial_by_id: dict[str, SweepTrial] = {}
     order: dict[str, None] = {}
     for one in parts:
         if "sweep" in one:
@@ -75,7 +71,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
             trial_id = str(entry["trial_id"])
             if type(values["epochs"]) is not int:
                 raise TypeError(f"epochs of {trial_id}")
-            known[trial_id] = SweepTrial(
+            trial_by_id[trial_id] = SweepTrial(
                 trial_id,
                 {name: values[name] for name in columns if name in values},
                 str(entry["signature"]),
@@ -85,7 +81,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
             order[trial_id] = None
         if "order" in one:
             order = dict.fromkeys(one["order"])
-    trials, gone = [known[i] for i in order], [trial for i, trial in known.items() if i not in order]
+    trials, gone = [trial_by_id[i] for i in order], [trial for i, trial in trial_by_id.items() if i not in order]
     return Sweep(name, settings, with_cells(trials, settings.fields, settings.tuned), with_cells(gone, (), ()))
 
 
@@ -93,8 +89,8 @@ def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]
     """The part that a launch adds to a sweep, None if it adds nothing."""
     if before is None:
         return part(settings, trials)
-    known = {trial.trial_id for trial in (*before.trials, *before.gone)}
-    new = [trial for trial in trials if trial.trial_id not in known]
+    before_ids = {trial.trial_id for trial in (*before.trials, *before.gone)}
+    new = [trial for trial in trials if trial.trial_id not in before_ids]
     is_appended = [trial.trial_id for trial in (*before.trials, *new)] == [trial.trial_id for trial in trials]
     if not new and is_appended and settings == before.settings:
         return None
@@ -104,23 +100,23 @@ def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]
 
 def in_order(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """The fields of all configs, each behind the one that is before it in a config."""
-    found: list[str] = []
+    fields: list[str] = []
     for names in dict.fromkeys(map(tuple, configs)):
         at = 0
         for name in names:
-            if name in found:
-                at = found.index(name)
+            if name in fields:
+                at = fields.index(name)
             else:
-                found.insert(at, name)
+                fields.insert(at, name)
             at += 1
-    return found
+    return fields
 
 
 def to_json(sweep: Sweep) -> dict[str, Any]:
-    """The one part that says all of a sweep: what a pull from W&B keeps."""
+    """A whole sweep as one part: what a pull from W&B keeps."""
     return {"name": sweep.name, **part(sweep.settings, sweep.trials)}
 
 
-def from_json(given: Mapping[str, Any]) -> Sweep:
+def from_json(data: Mapping[str, Any]) -> Sweep:
     """From `to_json`."""
-    return assembled(str(given["name"]), [given])
+    return assembled(str(data["name"]), [data])

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial
-from polysweep.sweeps.store.checking import SweepPart, checked_part, parse_json
+from polysweep.sweeps.spec.sweep import NAME_PATTERN, Settings, Sweep, SweepTrial
+from polysweep.sweeps.store.checking import checked_part, parse_content
 from polysweep.sweeps.store.files import Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
+from polysweep.sweeps.store.schemas import SweepPart
 from polysweep.sweeps.store.sweep_index import added, assembled
 
 if TYPE_CHECKING:
     from polysweep.sweeps.spec.spec import SweepSpec
 
-NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PART: Final = re.compile(r"sweep(?:-([0-9]{1,9}))?\.json")
 _MARKS: Final = ("sweep.json", "spec.yaml", "trials.json")
 """One of these files makes a folder a sweep; the last two alone are of an older version."""
@@ -35,7 +35,7 @@ class SweepRecords:
         return [name for name in names if not set(_MARKS).isdisjoint(self._files(name))]
 
     def _files(self, name: str) -> list[str]:
-        """The files of a sweep; none if it is no folder."""
+        """The files of a sweep; none if it is not a folder."""
         try:
             return self.files.names(f"sweeps/{name}")
         except UnreadableError:
@@ -44,7 +44,7 @@ class SweepRecords:
     def read(self, name: str) -> Sweep:
         """A launched sweep. One that an older version has launched is converted, once.
 
-        Raises `StoreError` with the sweeps that there are if this one is unknown, or with the file that is damaged.
+        Raises `StoreError` with the names of all sweeps if this one is unknown, or with the file that is damaged.
         """
         there = self.require(name)
         if "sweep.json" not in there:
@@ -57,34 +57,34 @@ class SweepRecords:
         return self._assembled(name, parts)
 
     def require(self, name: str) -> list[str]:
-        """The files of a sweep. Raises `StoreError` with the sweeps that there are if this one is unknown."""
+        """The files of a sweep. Raises `StoreError` with the names of all sweeps if this one is unknown."""
         there = self.files.names(f"sweeps/{name}") if NAME_PATTERN.fullmatch(name) else []
         if set(_MARKS).isdisjoint(there):
-            known = ", ".join(self.names()) or "none"
-            raise StoreError(f"no sweep {name!r} in the store {self.files.root!r}; it has: {known}")
+            names = ", ".join(self.names()) or "none"
+            raise StoreError(f"no sweep {name!r} in the store {self.files.root!r}; it has: {names}")
         return there
 
     def extend(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add what a launch has to what earlier ones have kept: never a state that another one has replaced since."""
         while True:
             number, before = self._before(name)
-            made = added(before, settings, trials)
-            if made is None or self._create(name, number, made):
+            new_part = added(before, settings, trials)
+            if new_part is None or self._create(name, number, new_part):
                 return
 
     def append(self, name: str, settings: Settings, trials: Sequence[SweepTrial]) -> None:
         """Add trials that a search has proposed; `settings` are those of a sweep that is not kept yet."""
         while True:
             number, before = self._before(name)
-            there = before.trials if before else []
-            known = {trial.trial_id for trial in there}
-            whole = [*there, *(trial for trial in trials if trial.trial_id not in known)]
-            made = added(before, before.settings if before else settings, whole)
-            if made is None or self._create(name, number, made):
+            present = before.trials if before else []
+            present_ids = {trial.trial_id for trial in present}
+            whole = [*present, *(trial for trial in trials if trial.trial_id not in present_ids)]
+            new_part = added(before, before.settings if before else settings, whole)
+            if new_part is None or self._create(name, number, new_part):
                 return
 
     def _before(self, name: str) -> tuple[int, Sweep | None]:
-        """The number of the next part, and what those that there are say."""
+        """The number of the next part, and the sweep that the present ones describe."""
         there = self.files.names(f"sweeps/{name}")
         if "sweep.json" not in there and not set(_MARKS).isdisjoint(there):
             self._convert(name, [])
@@ -93,24 +93,24 @@ class SweepRecords:
         parts = self._parts(name, there)
         return 1 + max(numbers, default=-1), self._assembled(name, parts) if parts else None
 
-    def _create(self, name: str, number: int, made: Mapping[str, Any]) -> bool:
+    def _create(self, name: str, number: int, content: Mapping[str, Any]) -> bool:
         """False if another launch was faster."""
         path = f"sweeps/{name}/sweep{f'-{number:04d}' if number else ''}.json"
-        return self.files.create(path, json.dumps(made, allow_nan=False).encode())
+        return self.files.create(path, json.dumps(content, allow_nan=False).encode())
 
     def members(self, trial_ids: set[str]) -> dict[str, list[str]]:
         """By trial id, the sweeps that contain it."""
-        found: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
+        sweeps: dict[str, list[str]] = {trial_id: [] for trial_id in trial_ids}
         for name in self.names():
             try:
                 members = self._members_of(name)
             except (OutOfReachError, NewerFormatError):
                 raise
-            except StoreError:  # a damaged sweep is named where it is asked for
+            except StoreError:  # a damaged sweep is reported when it is read itself
                 continue
             for trial_id in members & trial_ids:
-                found[trial_id].append(name)
-        return found
+                sweeps[trial_id].append(name)
+        return sweeps
 
     def _members_of(self, name: str) -> set[str]:
         there = self.files.names(f"sweeps/{name}")
@@ -138,7 +138,7 @@ class SweepRecords:
             return assembled(name, list(parts.values()))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             path = self.files.path(f"sweeps/{name}/{list(parts)[-1] if parts else 'sweep.json'}")
-            raise StoreError(f"{path}: damaged: it is no list of trials ({type(error).__name__}: {error})") from None
+            raise StoreError(f"{path}: damaged: not a list of trials ({type(error).__name__}: {error})") from None
 
     def _convert(self, name: str, there: Sequence[str]) -> Sweep:
         """Read what an older version has launched, and keep it; not while a launch of that version may be running."""
@@ -152,11 +152,11 @@ class SweepRecords:
         if any(one.startswith("launch-") for one in there):
             return sweep
         try:
-            made = added(None, sweep.settings, [*sweep.trials, *sweep.gone])
-            assert made is not None
+            first_part = added(None, sweep.settings, [*sweep.trials, *sweep.gone])
+            assert first_part is not None
             if sweep.gone:
-                made["order"] = [trial.trial_id for trial in sweep.trials]
-            self._create(name, 0, made)
+                first_part["order"] = [trial.trial_id for trial in sweep.trials]
+            self._create(name, 0, first_part)
         except StoreError:
             pass  # it cannot be written, or another process was faster: what was read holds
         return sweep
@@ -184,6 +184,5 @@ def _number(part: str) -> int:
 
 
 def _part(files: Files, path: str, content: bytes | UnreadableError | None) -> SweepPart:
-    if isinstance(content, UnreadableError):
-        raise content
-    return checked_part(parse_json(content or b"null", files.path(path)), files.path(path))
+    address = files.path(path)
+    return checked_part(parse_content(content, address), address)

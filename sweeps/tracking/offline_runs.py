@@ -17,11 +17,11 @@ from polysweep.trainer.wandb_client import Run, close_run, log_rows, open_run
 
 ASIDE: Final = ".aside-"
 CONTINUED: Final = "continued"
-"""A file in the offline run of an attempt that failed: how many rows the run has; another run goes on after them."""
+"""A file in the offline run of an attempt that failed: how many rows the run has; the next run continues after them."""
 
 
 def offline_run(folder: Path, trial_id: str) -> Path | None:
-    """The offline run of how a trial ended, None where it is not written yet."""
+    """The offline run of how a trial ended, None if it is not written yet."""
     return next((path for path in folder.glob(f"offline-run-*-{trial_id}") if not (path / CONTINUED).exists()), None)
 
 
@@ -33,17 +33,17 @@ def offline_runs(folder: Path) -> set[str]:
 
 
 def mark_continued(run: Path, rows: int) -> None:
-    """Note in the offline run of a failed attempt how many rows it has: the next one goes on after them."""
+    """Note in the offline run of a failed attempt how many rows it has: the next one continues after them."""
     (run / CONTINUED).write_text(f"{rows}\n")
 
 
 def continued_rows(folder: Path) -> dict[str, int]:
     """By trial id how many rows the offline runs of its failed attempts have."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for path in folder.glob(f"offline-run-*/{CONTINUED}"):
         trial_id = _trial_of(path.parent.name)
-        found[trial_id] = max(found.get(trial_id, 0), int(path.read_text()))
-    return found
+        rows[trial_id] = max(rows.get(trial_id, 0), int(path.read_text()))
+    return rows
 
 
 def mark_uploaded(folder: Path, trial_ids: Iterable[str]) -> None:

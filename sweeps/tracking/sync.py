@@ -18,6 +18,7 @@ from polysweep.sweeps.tracking.offline_runs import continued_rows, offline_runs,
 from polysweep.sweeps.tracking.upload import DELETED, Flat, described_trials, some_of, upload
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import remove_leftovers
+from polysweep.trainer.text import first_line
 from polysweep.trainer.wandb_client import EXIT_SECONDS, end_client
 from polysweep.trainer.wandb_runs import FOLDER, Mode, logged_in
 
@@ -68,18 +69,18 @@ class OfflineWriter:
 
 def _waiting(queue: SimpleQueue[str | None]) -> list[str | None]:
     """All that a queue has, at least one."""
-    found = [queue.get()]
+    items = [queue.get()]
     try:
         while True:
-            found.append(queue.get_nowait())
+            items.append(queue.get_nowait())
     except Empty:
-        return found
+        return items
 
 
 def complete(ended: Mapping[str, Flat], store: Store, mode: Mode) -> None:
     """Write or upload the runs of `ended` trials that are missing; it ends in bounded time whatever the server does.
 
-    Imports wandb only where something may be missing: the record of a trial says once the server has confirmed it.
+    Imports wandb only if something may be missing: the record of a trial notes that the server has confirmed it.
     """
     try:
         if mode == "offline":
@@ -99,8 +100,7 @@ def complete(ended: Mapping[str, Flat], store: Store, mode: Mode) -> None:
                 if not counts.is_whole:
                     warn(f"{counts}; polysweep sync uploads them")
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        what = first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+        what = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
         warn(f"W&B runs are missing ({what}); polysweep sync uploads them")
     finally:
         end_client(EXIT_SECONDS)
@@ -111,32 +111,32 @@ def sync(
 ) -> int:
     """`polysweep sync`: upload what the W&B server lacks of a sweep; returns the exit code, 1 if it still lacks some.
 
-    Runs that are known to be deleted there are tried `again` only where that is asked for. Raises `UserError` where W&B
+    Runs that are known to be deleted there are tried again only with `again`. Raises `UserError` if W&B
     is not logged in or cannot be reached.
     """
     if not logged_in():
         raise UserError("W&B is not logged in: set WANDB_API_KEY, or run wandb login")
-    found = dict(store.records(trials))
-    damaged = [trial_id for trial_id, record in found.items() if isinstance(record, StoreError)]
-    there = {trial_id: trials[trial_id] for trial_id in found if trial_id not in damaged}
+    records = dict(store.records(trials))
+    damaged = [trial_id for trial_id, record in records.items() if isinstance(record, StoreError)]
+    there = {trial_id: trials[trial_id] for trial_id in records if trial_id not in damaged}
     try:
         counts = upload(store, there, again=again)
     finally:
         end_client(EXIT_SECONDS)
     say(f"{name}: {counts}")
     for trial_id in damaged:
-        say(f"{trial_id}: its record is damaged, nothing of it is uploaded")
+        say(f"{trial_id}: its record is damaged, it is not uploaded")
     return 0 if counts.is_whole and not damaged else 1
 
 
 def _is_settled(record: Mapping[str, Any]) -> bool:
-    """Whether a record says that nothing is to be uploaded: the run is complete, or was deleted."""
-    said = str(record.get("wandb") or "")
-    return said == "online" or said.startswith(DELETED.format(""))
+    """Whether nothing is to be uploaded according to the record: the run is complete, or was deleted."""
+    status = str(record.get("wandb") or "")
+    return status == "online" or status.startswith(DELETED.format(""))
 
 
-def _record(found: dict[str, Any] | StoreError | None) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _record(record: dict[str, Any] | StoreError | None) -> Mapping[str, Any]:
+    return record if isinstance(record, dict) else {}
 
 
 def _write(
@@ -148,12 +148,13 @@ def _write(
 ) -> list[str]:
     """Write offline runs; returns the trials that get none because a server may have some of their rows."""
     left = []
-    for trial_id, found in described_trials(store, trials, sweeps).items():
-        record = found.record
+    for trial_id, described in described_trials(store, trials, sweeps).items():
+        record = described.record
         if record.get("wandb"):
             left += [trial_id] if record["wandb"] == BEGUN else []
         elif not is_dropped():
             history = store.history(trial_id)
             rows = after.get(trial_id, 0)
-            write_offline(store.wandb_folder, found.run(store), history, record["outcome"], record["ended"] or 0, rows)
+            run, ended = described.run(store), record["ended"] or 0
+            write_offline(store.wandb_folder, run, history, record["outcome"], ended, rows)
     return left

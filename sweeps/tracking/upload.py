@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.record import mark_wandb
+from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_uploaded
 from polysweep.sweeps.tracking.wandb_server import Server, ServerRun
@@ -24,7 +25,7 @@ UPLOAD_SECONDS: Final = 120.0  # of one run
 UPLOADS_AT_ONCE: Final = 4
 NAMED: Final = 3
 DELETED: Final = "deleted {}"
-"""What a record says under `wandb` of a run that was deleted in a project: the server refuses its id for ever."""
+"""The value of `wandb` in a record if the run was deleted in a project: the server refuses its id for ever."""
 Flat = Mapping[str, Any]
 """The fields of a config that are in use, options as `model_options.hidden`."""
 
@@ -39,7 +40,7 @@ class Described:
     record: Mapping[str, Any]
 
     def run(self, store: Store) -> Run:
-        """The trial as W&B shows it. Raises `StoreError` where the Store has no config of it."""
+        """The trial as W&B shows it. Raises `StoreError` if the Store has no config of it."""
         canonical = store.config(self.trial_id)
         if canonical is None:
             raise StoreError(f"{store.files.path(f'trials/{self.trial_id}/config.json')}: missing")
@@ -107,37 +108,40 @@ def upload(store: Store, trials: Mapping[str, Flat], *, again: bool = False) -> 
     """Compare trials with the W&B server and upload exactly what it lacks; then compare again.
 
     What is found is noted in the final record of a trial: that its run is complete there, or that it was deleted; the
-    latter is not tried any more, unless `again`. A server that gets out of reach ends the upload: it takes no longer
-    than the run that is being sent then. Raises `UserError` where the server cannot be reached at all.
+    latter is not tried any more, unless `again`. If the server becomes unreachable, the upload ends: it takes no longer
+    than the run that is being sent then. Raises `UserError` if the server cannot be reached at all.
     """
     counts, server = Counts(), Server()
-    spent = {} if again else {DELETED.format(server.project): "deleted"}
-    described: dict[str, Described] = {}
-    for trial_id, found in described_trials(store, trials).items():
-        record = found.record
-        if record["outcome"] == "running" and store.owner(trial_id) is not None:
-            counts.elsewhere += 1
-        elif record.get("wandb") in spent:
-            counts.deleted += (trial_id,)
-        elif record["epoch"] or record["outcome"] != "running":
-            described[trial_id] = found
-    there = server.runs(list(described))
-    lacking = {trial_id: found.lacks(there.get(trial_id)) for trial_id, found in described.items()}
-    tagged = {trial_id: described[trial_id].tags for trial_id, what in lacking.items() if what == "tags"}
-    sent = [
-        trial_id for trial_id, what in lacking.items() if what in ("run", "rows", "end") and not _hole(there, trial_id)
-    ]
+    described = _comparable(store, trials, "" if again else server.project, counts)
+    present = server.runs(list(described))
+    lacking = {trial_id: trial.lacks(present.get(trial_id)) for trial_id, trial in described.items()}
     counts.complete = sum(not what for what in lacking.values())
+    tagged = {trial_id: described[trial_id].tags for trial_id, what in lacking.items() if what == "tags"}
+    sent = [i for i, what in lacking.items() if what in ("run", "rows", "end") and not _has_hole(present, i)]
     faults = _send_all(store, {trial_id: described[trial_id] for trial_id in sent})
     try:
         server.add_tags(tagged)
-        there = server.runs(list(described)) if tagged or sent else there
+        present = server.runs(list(described)) if tagged or sent else present
     except UserError as error:
         counts.why = str(error)
-    _sum_up(counts, store, server.project, described, there, faults)
+    _sum_up(counts, store, server.project, described, present, faults)
     counts.tagged = len(set(tagged) - set(counts.failed))
     counts.uploaded = len(set(sent) - {*counts.failed, *counts.deleted})
     return counts
+
+
+def _comparable(store: Store, trials: Mapping[str, Flat], project: str, counts: Counts) -> dict[str, Described]:
+    """The trials that the server should have, but for those that are trained now or were deleted in `project`."""
+    comparable: dict[str, Described] = {}
+    for trial_id, trial in described_trials(store, trials).items():
+        is_open = trial.record["outcome"] == State.RUNNING
+        if is_open and store.owner(trial_id) is not None:
+            counts.elsewhere += 1
+        elif project and trial.record.get("wandb") == DELETED.format(project):
+            counts.deleted += (trial_id,)
+        elif trial.record["epoch"] or not is_open:
+            comparable[trial_id] = trial
+    return comparable
 
 
 def _sum_up(
@@ -145,29 +149,29 @@ def _sum_up(
     store: Store,
     project: str,
     described: Mapping[str, Described],
-    there: Mapping[str, ServerRun],
+    present: Mapping[str, ServerRun],
     faults: Mapping[str, Fault],
 ) -> None:
     """Count what the server has now, and note it in the records."""
     lease = store.claims.lease()
-    for trial_id, found in described.items():
-        fault, run = faults.get(trial_id), there.get(trial_id)
+    for trial_id, trial in described.items():
+        fault, run = faults.get(trial_id), present.get(trial_id)
         if fault is not None and fault.kind == "deleted":
             counts.deleted += (trial_id,)
             mark_wandb(store, trial_id, DELETED.format(project), lease)
-        elif found.lacks(run):
+        elif trial.lacks(run):
             counts.failed += (trial_id,)
             counts.why = counts.why or (fault.reason if fault else "")
-        elif found.record.get("wandb") != "online":
+        elif trial.record.get("wandb") != "online":
             mark_wandb(store, trial_id, "online", lease)
     lease.release()
-    counts.holes = tuple(trial_id for trial_id in described if _hole(there, trial_id))
-    counts.repeats = tuple(trial_id for trial_id in described if trial_id in there and there[trial_id].has_repeats)
+    counts.holes = tuple(trial_id for trial_id in described if _has_hole(present, trial_id))
+    counts.repeats = tuple(trial_id for trial_id in described if trial_id in present and present[trial_id].has_repeats)
     mark_uploaded(store.wandb_folder, set(described) - {*counts.failed, *counts.deleted})
 
 
 def _send_all(store: Store, described: Mapping[str, Described]) -> dict[str, Fault]:
-    """Send runs, each by itself: what goes wrong with one does not stop the others, unless nobody answers any more."""
+    """Send runs, each by itself: an error of one does not stop the others, unless the server is unreachable."""
     is_lost = threading.Event()
 
     def send(folder: Path, trial_id: str) -> Fault | None:
@@ -190,8 +194,8 @@ def _send_all(store: Store, described: Mapping[str, Described]) -> dict[str, Fau
         return {trial_id: fault for trial_id, fault in zip(described, faults, strict=True) if fault is not None}
 
 
-def _hole(there: Mapping[str, ServerRun], trial_id: str) -> bool:
-    return trial_id in there and there[trial_id].has_hole
+def _has_hole(present: Mapping[str, ServerRun], trial_id: str) -> bool:
+    return trial_id in present and present[trial_id].has_hole
 
 
 def some_of(trial_ids: Sequence[str]) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from polysweep.sweeps.store.states import State
 from polysweep.trainer.errors import UserError
-from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment
+from polysweep.trainer.text import first_line
+from polysweep.trainer.wandb_client import end_in_time_at_exit, prepare_environment, target_project
 
 TIMEOUT_SECONDS: Final = 15
 BATCH: Final = 500
 NO_PROJECT: Final = "Could not find project"
-"""How the client's error begins where the server has no such project, which it makes with the first run."""
+"""How the client's error begins if the project does not exist; the server creates it with the first run."""
 
 
 @dataclass(frozen=True)
@@ -37,56 +38,65 @@ class ServerRun:
         return 0 < self.last_step < self.rows
 
     def lacks(self, epochs: int, outcome: str, tags: Iterable[str]) -> str:
-        """What is missing of a trial, in a word: rows, end or tags; empty where nothing is.
+        """What is missing of a trial, in a word: rows, end or tags; empty if nothing is.
 
         `outcome` is `running` for a trial that is to go on.
         """
         if self.rows < epochs:
             return "rows"
-        if outcome == "running":
+        if outcome == State.RUNNING:
             if self.state in ("finished", "failed"):  # of an earlier attempt
                 return "end"
-        elif self.state != ("failed" if outcome == "failed" else "finished") or self.outcome != outcome:
+        elif self.state != ("failed" if outcome == State.FAILED else "finished") or self.outcome != outcome:
             return "end"
         return "" if self.tags.issuperset(tags) else "tags"
+
+
+def open_api(seconds: int, entity: str | None, place: str = "") -> tuple[Any, str]:
+    """The client's Api, each of whose requests takes `seconds` at most, and `entity` or else the key's default one.
+
+    Raises `UserError`, its message starting with `place`, if the server cannot be reached or does not accept the key.
+    """
+    prepare_environment()
+    import wandb
+
+    try:
+        api: Any = wandb.Api(timeout=seconds)
+        return api, entity or str(api.default_entity)
+    except Exception as error:
+        raise UserError(f"{place}the W&B server cannot be used: {first_line(error)}") from None
+    finally:
+        end_in_time_at_exit()
 
 
 class Server:
     """The project that runs are logged to: WANDB_ENTITY and WANDB_PROJECT, else the default entity and `polysweep`."""
 
     def __init__(self) -> None:
-        """Raises `UserError` where the server cannot be reached, or does not take the key."""
-        prepare_environment()
-        import wandb
-
-        try:
-            self._api: Any = wandb.Api(timeout=TIMEOUT_SECONDS)
-            entity = os.environ.get("WANDB_ENTITY") or self._api.default_entity
-        except Exception as error:
-            raise UserError(f"the W&B server cannot be used: {_first_line(error)}") from None
-        finally:
-            end_in_time_at_exit()
-        self.project = f"{entity}/{os.environ.get('WANDB_PROJECT') or 'polysweep'}"
+        """Raises `UserError` if the server cannot be reached, or does not accept the key."""
+        entity, project = target_project()
+        self._api, entity = open_api(TIMEOUT_SECONDS, entity)
+        self.project = f"{entity}/{project}"
 
     def runs(self, trial_ids: Sequence[str]) -> dict[str, ServerRun]:
         """By trial id, those that exist. A project that does not exist yet has none.
 
-        Raises `UserError` for every other answer: nothing is known then, least of all that the server has nothing.
+        Raises `UserError` for every other answer: it does not mean that the server has no runs.
         """
-        found: dict[str, ServerRun] = {}
-        self._api.flush()  # it keeps what it was told before
+        run_by_id: dict[str, ServerRun] = {}
+        self._api.flush()  # it caches earlier answers
         for start in range(0, len(trial_ids), BATCH):
             asked = trial_ids[start : start + BATCH]
             filters = {"name": {"$in": list(asked)}}
             try:
                 runs = list(self._api.runs(self.project, filters=filters, per_page=BATCH, lazy=False))
-                found |= {run.id: _run(run) for run in runs}
+                run_by_id |= {run.id: _run(run) for run in runs}
             except Exception as error:
                 if isinstance(error, ValueError) and str(error).startswith(NO_PROJECT):
-                    return found
-                what = f"the W&B server does not say what it has of {self.project}"
-                raise UserError(f"{what}: {_first_line(error)}") from None
-        return found
+                    return run_by_id
+                what = f"the W&B server does not list the runs of {self.project}"
+                raise UserError(f"{what}: {first_line(error)}") from None
+        return run_by_id
 
     def add_tags(self, tags: Mapping[str, Iterable[str]]) -> None:
         """Add tags to runs that exist. Raises `UserError` with the first run that gets none."""
@@ -96,14 +106,11 @@ class Server:
                 run.tags = sorted({*run.tags, *added})
                 run.update()
             except Exception as error:
-                raise UserError(f"the W&B run {self.project}/{trial_id} gets no tags: {_first_line(error)}") from None
+                what = f"the W&B run {self.project}/{trial_id} cannot be tagged"
+                raise UserError(f"{what}: {first_line(error)}") from None
 
 
 def _run(run: Any) -> ServerRun:
     rows = int(run.historyLineCount or 0)
     last = (run.history_keys or {}).get("lastStep", -1)
     return ServerRun(rows, int(last), run.state, frozenset(run.tags), run.summary_metrics.get("outcome"))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,6 @@
 """Signals: noticed at once whatever the process is doing, acted on by a thread, and the process is out in time.
 
-Only the standard library is imported, and little of it: the command takes its signals over before all other imports.
+Only the standard library is imported, and little of it: the command handles its signals before all other imports.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 GRACE_SECONDS: Final = 7.0
 """For storing what has been trained."""
 EXIT_SECONDS: Final = 3.0
-"""For what has nothing to store."""
+"""For a process that has nothing to store."""
 REPEAT_SECONDS: Final = 1.0
 ERROR: Final = 2  # exit code
 
 
 class Interruption:
-    """The first signal ends what the process does, in order if that is quick; a second one ends the process at once.
+    """The first signal ends what the process does, cleanly if that is quick; a second one ends the process at once.
 
     Python's handler in C writes every signal to a pipe, and a thread reads it there: also while the main thread is
-    inside a library, waits for a lock, or is in a handler already. That thread ends the process when its time is over.
+    inside a library, waits for a lock, or is in a handler already. That thread ends the process when its time is up.
     Signals within a second are one: a terminal or a batch system may send them to the process and to its group.
     """
 
@@ -37,7 +37,7 @@ class Interruption:
 
     def __init__(self, signals: tuple[signal.Signals, ...] = SIGNALS) -> None:
         self.signal = 0
-        self.lost = ""  # why the work cannot go on, where something else than a signal ends it
+        self.lost = ""  # why the work cannot continue, if something other than a signal ends it
         self._signals = signals
         self.grace = EXIT_SECONDS  # from the first signal to the end of the process
         self._in_order = self._raised = False
@@ -47,7 +47,7 @@ class Interruption:
 
     @classmethod
     def of_process(cls) -> Self:
-        """The one of the command that this process is; where it is none, as in a Ray worker, a new one."""
+        """The one of the running command; a new one in a process that is not a command, such as a Ray worker."""
         if cls._of_process is None:
             return cls()
         assert isinstance(cls._of_process, cls)
@@ -74,7 +74,7 @@ class Interruption:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)  # they are blocked in what `shielded` has started
 
     def _hide_lost_exits(self) -> None:
-        """Print no traceback where the exception of a handler, ours or Ray's, is lost: the thread ends the process."""
+        """Print no traceback if the exception of a handler, ours or Ray's, is lost: the thread ends the process."""
         before = sys.unraisablehook
 
         def hook(lost: sys.UnraisableHookArgs) -> None:
@@ -84,7 +84,7 @@ class Interruption:
         sys.unraisablehook = hook
 
     def uninstall(self) -> None:
-        """Give the signals back to who had them, and end the thread."""
+        """Restore the earlier handlers, and end the thread."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -99,9 +99,9 @@ class Interruption:
     def in_order(
         self, ask_to_stop: Callable[[], None] = lambda: None, seconds: float = GRACE_SECONDS
     ) -> Iterator[Self]:
-        """What runs in here looks at `signal` and `lost` itself, and ends in order within `seconds`.
+        """Code in this context reads `signal` and `lost` itself, and ends cleanly within `seconds`.
 
-        A thread calls `ask_to_stop` when the signal comes. Raises `SystemExit` where one has come already.
+        A thread calls `ask_to_stop` when the signal comes. Raises `SystemExit` if one has come already.
         """
         installed = self._reader >= 0
         try:
@@ -113,7 +113,7 @@ class Interruption:
                 self.uninstall()
 
     def start_in_order(self, ask_to_stop: Callable[[], None], seconds: float = GRACE_SECONDS) -> None:
-        """The same for the rest of the process's life, as of a worker."""
+        """The same for the rest of the process's life, as for a worker."""
         self.install()
         if self.signal:
             raise SystemExit(self.exit_code)
@@ -121,7 +121,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal's number, as a shell says it."""
+        """128 + the signal's number, as in a shell."""
         return 128 + self.signal
 
     @property
@@ -135,14 +135,14 @@ class Interruption:
             self.signal = number
 
     def give_up(self, reason: str) -> None:
-        """End the work for another reason, from another thread; who does not end in time is ended with this line."""
+        """End the work for another reason, from another thread; if it does not end in time, the process exits."""
         if not self.is_over:
             self.lost = reason
             with suppress(OSError):
                 os.write(self._writer, b"\0")
 
     def exit(self) -> NoReturn:
-        """Leave when all is in order: what libraries do at the end of an interpreter can take longer than there is."""
+        """Exit after a clean end: what libraries do at the end of an interpreter can take longer than there is time."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
@@ -187,7 +187,7 @@ class Interruption:
         os._exit(ERROR)
 
     def _announce(self, in_order: bool) -> None:
-        """Ask the workers to stop, and say so. In a thread of its own: a Store that does not answer holds nobody up."""
+        """Ask the workers to stop, and print that. A thread of its own: a Store that does not answer delays nothing."""
         trouble = ""
         try:
             self._ask_to_stop()

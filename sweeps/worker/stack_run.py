@@ -14,14 +14,16 @@ from typing import Any, Final
 from polysweep.sweeps.job import Job, RowProgress
 from polysweep.sweeps.store.claims import Lease
 from polysweep.sweeps.store.record import BEGUN
+from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker.failures import Failure, verdict
 from polysweep.sweeps.worker.heartbeat import Watch
 from polysweep.sweeps.worker.trial_run import TrialRun
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.text import last_line
 from polysweep.trainer.wandb_runs import Online, describe
 
 WRITERS: Final = 8
-_NO_MEMORY: Final[list[Any]] = []
 _too_wide: dict[str, int] = {}
 """By signature, the smallest K that has run out of memory in this process: a reused worker tries it once."""
 
@@ -35,9 +37,9 @@ class StackRun:
         self._store.files.gives_up = self._should_stop
         self._online = online
         self._interrupted = interrupted
-        self._going: list[TrialRun] = []  # trials of the stack that have not ended
-        self._group: list[TrialRun] = []  # what is trained now: those at one epoch, or one alone after an error
-        self._queue: list[list[TrialRun]] = []  # what is trained after that
+        self._active: list[TrialRun] = []  # the trials of the stack that have not ended and are ours
+        self._group: list[TrialRun] = []  # what is trained now: trials at one epoch, or one alone after an error
+        self._waiting: list[list[TrialRun]] = []  # what is trained after that
         self._unsaved: dict[str, tuple[TrialRun, Callable[[], Mapping[str, Any]]]] = {}
         self._lock = threading.RLock()  # the watch saves what is due while an epoch is being trained
         self._saved_at = time.monotonic()
@@ -46,65 +48,74 @@ class StackRun:
         self._lease: Lease | None = None
 
     def advance(self) -> list[RowProgress] | None:
-        """Train one epoch of all rows; None when nothing is left to do here or a stop was asked for.
+        """Train one epoch of all rows; None if nothing is left to do here or a stop was asked for.
 
-        An exception of the training itself is not raised. In a stack of several trials it cannot be told whose it is:
-        they go on one by one, at the same K. A trial alone is tried again from its checkpoint `max_failures` times,
-        then it is `failed`, with the traceback in its record. An exception of the Store is raised: what it holds is
-        still whole, and the trials can be continued.
+        An exception of the training itself is not raised. In a stack of several trials it is unknown which of them
+        raised it: they continue one by one, at the same K. A single trial is retried from its checkpoint `max_failures`
+        times, then it is `failed`, with the traceback in its record. An exception of the Store is raised: what it holds
+        is still whole, and the trials can be continued.
         """
-        if (self._epochs is None and not self._start()) or not self._going:
+        if (self._epochs is None and not self._start()) or not self._active:
             return None
-        try:
-            reports = next(self._epochs, None)
-        except (Exception, SystemExit) as error:  # the latter of a user's own part: it must not look like an end
-            started = any(row.history for row in self._going)
-            if not _is_out_of_memory(error) or (self._job.width == 1 and not started):
-                return self._after_error(traceback.format_exc())
-            if started:
-                self._note(f"out of memory at K = {self._job.width}, which a trial keeps from its first epoch on")
-                raise  # for another attempt, when the device has more
-            reports = _NO_MEMORY
-        if reports is _NO_MEMORY:  # outside the handler, which would hold the stack's tensors
-            self._narrow()
+        epoch = self._next_epoch()  # an exception is gone by now, and with it its references to the stack's tensors
+        if isinstance(epoch, Failure):
+            if not epoch.is_too_wide:
+                return self._after_error(epoch.traceback)
+            self._halve_width()
             return None
-        if reports is None:
+        if epoch is None:
             self._save()
             return None
-        return self._take_over(reports)
+        return self._take_over(epoch)
+
+    def _next_epoch(self) -> Sequence[Any] | Failure | None:
+        """The reports of an epoch, one for each row; None at the end.
+
+        Raises an error of memory that another attempt may not meet: a trial keeps its K from its first epoch on.
+        """
+        try:
+            reports: Sequence[Any] | None = next(self._epochs, None)
+        except (Exception, SystemExit) as error:  # SystemExit by a user's own part must not end the worker
+            has_epochs = any(row.history for row in self._active)
+            meaning = verdict(error, self._job.width, has_epochs=has_epochs)
+            if meaning == "retry":
+                self._note(f"out of memory at K = {self._job.width}, which a trial keeps from its first epoch on")
+                raise
+            return Failure(meaning == "too wide", traceback.format_exc())
+        return reports
 
     def _take_over(self, reports: Sequence[Any]) -> list[RowProgress]:
-        """An epoch of the group: into W&B, into the Store if that is due, and on."""
+        """An epoch of the group: into W&B, into the Store if that is due; then what comes next."""
         with self._lock:
             for report in reports:
                 row = self._group[report.row]
                 row.add(report.history, report.checkpoint, report.outcome)
                 self._unsaved[row.trial_id] = (row, report.checkpoint)
-        going = [(self._group[report.row], report) for report in reports if self._group[report.row] in self._going]
+        active = [(self._group[report.row], report) for report in reports if self._group[report.row] in self._active]
         if self._online:
-            for row, report in going:
+            for row, report in active:
                 self._online.log(row.trial_id, report.history)
-        if any(report.outcome != "running" for _, report in going) or self._is_due() or self._should_stop():
+        ended = [row for row, report in active if report.outcome != State.RUNNING]
+        if ended or self._is_due() or self._should_stop():
             self._save()
-        for row, report in going:
-            if report.outcome != "running":
-                self._let_go(row)
-        if self._queue and not any(row in self._going for row in self._group):
+        for row in ended:
+            self._release(row)
+        if self._waiting and not any(row in self._active for row in self._group):
             self._train_next()
-        return [RowProgress(row.trial_id, report.epoch, report.outcome, report.history) for row, report in going]
+        return [RowProgress(row.trial_id, report.epoch, report.outcome, report.history) for row, report in active]
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Store now what is not stored yet, beside the epoch that is being trained; safe in a signal's handler."""
         if self._watch is not None:
-            self._watch.hurry()
+            self._watch.flush()
 
     @property
     def is_over(self) -> bool:
         """Whether every trial of the stack has ended, or is no longer this process's."""
-        return self._epochs is not None and not self._going
+        return self._epochs is not None and not self._active
 
     def close(self) -> None:
-        """Store what is not stored yet, let go of the claims."""
+        """Store what is not stored yet, and give up the claims."""
         if self._watch is not None:
             self._watch.close()
         try:
@@ -112,21 +123,21 @@ class StackRun:
         finally:
             if self._epochs is not None:
                 self._epochs.close()
-            for row in list(self._going):
+            for row in list(self._active):
                 if row.is_to_stop():
-                    row.mark_ended("stopped")
+                    row.mark_ended(State.STOPPED)
                     if row.write_record():
-                        self._let_go(row)
+                        self._release(row)
                         continue
                 if self._online:
-                    self._online.finish(row.trial_id, "running")
-            self._give_up()
+                    self._online.finish(row.trial_id, State.RUNNING.value)
+            self._release_rest()
 
-    def _give_up(self) -> None:
-        """Let go of every trial that has not ended: their claims are void without the lease."""
-        for row in self._going:
+    def _release_rest(self) -> None:
+        """Give up every trial that has not ended: their claims are void without the lease."""
+        for row in self._active:
             self._store.files.drop_fence(row.claim.fence)
-        self._going = []
+        self._active = []
         if self._lease is not None:
             self._lease.release()
 
@@ -134,7 +145,7 @@ class StackRun:
         return time.monotonic() - self._saved_at >= self._job.checkpoint_seconds
 
     def _save_if_due(self) -> None:
-        """Called by the watch: also the epoch before one that lasts for ever is safe."""
+        """Called by the watch: the last epoch is stored even if the next one never ends."""
         if self._unsaved and (self._is_due() or self._should_stop()):
             self._save()
 
@@ -142,36 +153,37 @@ class StackRun:
         return self._interrupted() or (self._watch is not None and self._watch.stop.is_set())
 
     def _start(self) -> bool:
-        """Claim what can be claimed, load it, start the loop. False where nothing is left for this process."""
+        """Claim what can be claimed, load it, start the loop. False if nothing is left for this process."""
         if self._job.stop_file and self._store.files.exists(self._job.stop_file):
             return False
         self._lease = self._store.claims.lease(self._job.launch)
         for values in self._job.configs:
             row = TrialRun.take(TrialConfig.parse(values), self._store, self._job, self._lease)
             if row is not None:
-                self._going.append(row)
-        if not self._going:
+                self._active.append(row)
+        if not self._active:
             return False
-        self._queue = [[row for row in self._going if row.record["epoch"] == epoch] for epoch in self._places()]
-        self._group = self._queue.pop(0)
+        self._waiting = self._by_epoch()
+        self._group = self._waiting.pop(0)
         if not self._job.epoch and self._job.width >= _too_wide.get(self._group[0].config.signature, math.inf):
-            self._narrow()
+            self._halve_width()
             return False
         self._watch = Watch(self._store, self._lease, self._job.stop_file, self._save_if_due)
         self._load_data()
         self._epochs = self._train()
         if self._online:
-            tags = self._store.sweeps_of({row.trial_id for row in self._going})
-            for row in self._going:
+            tags = self._store.sweeps_of({row.trial_id for row in self._active})
+            for row in self._active:
                 names = {*tags[row.trial_id], *self._job.sweeps}
                 row.note_wandb(BEGUN)
                 canonical, flat = row.config.canonical(), row.config.flat()
                 self._online.start(describe(row.trial_id, canonical, flat, sorted(names), row.record), row.history)
         return True
 
-    def _places(self) -> list[int]:
-        """The epochs at which trials stand, the least first; after a kill in the middle of a save they can be two."""
-        return sorted({row.record["epoch"] for row in self._going})
+    def _by_epoch(self) -> list[list[TrialRun]]:
+        """The rows that stand at one epoch, the least first; after a kill in the middle of a save there can be two."""
+        epochs = sorted({row.record["epoch"] for row in self._active})
+        return [[row for row in self._active if row.record["epoch"] == epoch] for epoch in epochs]
 
     def _load_data(self) -> None:
         """Here, and not in the loop: data that is missing is not a failure of the trials."""
@@ -196,8 +208,8 @@ class StackRun:
 
     def _train_next(self) -> None:
         """The next trials, from their checkpoints."""
-        while self._queue:
-            group = [row for row in self._queue.pop(0) if row in self._going]
+        while self._waiting:
+            group = [row for row in self._waiting.pop(0) if row in self._active]
             if group:
                 for row in group:
                     row.restore()
@@ -207,28 +219,28 @@ class StackRun:
                 return
 
     def _after_error(self, error: str) -> list[RowProgress]:
-        """Go on without the trial whose error it is, or find out whose it is. Returns the failed one."""
+        """Continue without the trial whose error it is, or find out whose it is. Returns the failed one."""
         self._save()
-        left = [row for row in self._group if row in self._going]
+        left = [row for row in self._group if row in self._active]
         if len(left) > 1:
             for row in left:
                 row.note(f"an error in its stack after epoch {len(row.history)}: trained alone from there")
-            self._queue = [[row] for row in left] + self._queue
+            self._waiting = [[row] for row in left] + self._waiting
             self._train_next()
             return []
         failed = []
         for row in left:
             row.record["failures"] = row.record.get("failures", 0) + 1
             if row.record["failures"] <= self._job.max_failures:
-                row.note(f"failed after epoch {len(row.history)}, tried again: {error.strip().splitlines()[-1]}")
-                self._queue.insert(0, [row])
+                row.note(f"failed after epoch {len(row.history)}, tried again: {last_line(error)}")
+                self._waiting.insert(0, [row])
             else:
-                row.mark_ended("failed", error)
+                row.mark_ended(State.FAILED, error)
             if not row.write_record():
-                self._lose(row)
-            elif row.record["outcome"] == "failed":
-                self._let_go(row)
-                failed.append(RowProgress(row.trial_id, len(row.history), "failed", {}))
+                self._abandon(row)
+            elif row.record["outcome"] == State.FAILED:
+                self._release(row)
+                failed.append(RowProgress(row.trial_id, len(row.history), State.FAILED, {}))
         self._train_next()
         return failed
 
@@ -241,32 +253,32 @@ class StackRun:
                 saved = writers.map(lambda pair: pair[0].save(pair[1]), unsaved)
                 for (row, _), is_ours in zip(unsaved, saved, strict=True):
                     if not is_ours:
-                        self._lose(row)
+                        self._abandon(row)
                     del self._unsaved[row.trial_id]
 
-    def _let_go(self, row: TrialRun) -> None:
+    def _release(self, row: TrialRun) -> None:
         """After the final record."""
-        if row not in self._going:
+        if row not in self._active:
             return
-        self._going.remove(row)
+        self._active.remove(row)
         if self._online:
             self._online.finish(row.trial_id, row.record["outcome"])
-        row.let_go()
+        row.release()
 
-    def _lose(self, row: TrialRun) -> None:
+    def _abandon(self, row: TrialRun) -> None:
         """Another process has taken over: nothing more is written of this trial."""
-        if row in self._going:
-            self._going.remove(row)
+        if row in self._active:
+            self._active.remove(row)
 
-    def _narrow(self) -> None:
-        """The device has not the memory for K rows: trials that have not started take half of K from now on."""
+    def _halve_width(self) -> None:
+        """The device lacks the memory for K rows: trials that have not started use half of K from now on."""
         width = self._job.width
-        _too_wide[self._going[0].config.signature] = width
-        for row in self._going:
+        _too_wide[self._active[0].config.signature] = width
+        for row in self._active:
             row.record["width"] = width // 2
             row.record["notes"].append(f"out of memory at K = {width}: starts at K = {width // 2}")
             row.write_record()
-        self._give_up()
+        self._release_rest()
         if self._epochs is not None:
             self._epochs.close()
         gc.collect()
@@ -276,13 +288,7 @@ class StackRun:
             torch.cuda.empty_cache()
 
     def _note(self, text: str) -> None:
-        """Add a note to the records of the rows that are still going, once."""
-        for row in self._going:
+        """Add a note to the records of the rows that have not ended, once."""
+        for row in self._active:
             row.note(text)
             row.write_record()
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """torch has a class for it, cuBLAS, CUDA graphs and the CPU's allocator have words."""
-    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-    return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)

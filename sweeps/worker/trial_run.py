@@ -14,7 +14,7 @@ from polysweep.sweeps.store.files import NotOursError
 from polysweep.sweeps.store.process import Process
 from polysweep.sweeps.store.provenance import differences
 from polysweep.sweeps.store.record import first_record
-from polysweep.sweeps.store.states import FINAL
+from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.history import METRICS, is_stalled, last_epochs
@@ -23,7 +23,7 @@ log = logging.getLogger("polysweep.worker")
 
 
 class TrialRun:
-    """One trial of the stack. What is written of it is written only while its claim is held."""
+    """One trial of the stack. Nothing is written of it once its claim is lost."""
 
     def __init__(self, config: TrialConfig, claim: Claim, record: dict[str, Any], store: Store, job: Job) -> None:
         self.config = config
@@ -33,69 +33,77 @@ class TrialRun:
         self.checkpoint: Mapping[str, Any] | None = None
         self._store = store
         self._job = job
-        self._best: Mapping[str, Any] | None = None  # the best epoch's checkpoint, where that one is to be kept
+        self._best: Mapping[str, Any] | None = None  # the best epoch's checkpoint, if that one is to be kept
         self._best_value: float | None = None
 
     @classmethod
     def take(cls, config: TrialConfig, store: Store, job: Job, lease: Lease) -> TrialRun | None:
-        """Claim a trial and read where it stands; None where it is another's, or nothing for this stack."""
-        trial_id = config.trial_id
-        claim = store.claim(trial_id, lease, over=job.over.get(trial_id, 0))
+        """Claim a trial and read where it stands; None if another process has it, or it is not for this stack."""
+        claim = store.claim(config.trial_id, lease, supersedes=job.supersedes.get(config.trial_id, 0))
         if claim is None:
             return None
         try:
-            row = cls._prepared(config, claim, store, job)
+            run = cls._claimed(config, claim, store, job)
         except BaseException:
             claim.release()
             raise
-        if row is None:
+        if run is None:
             claim.release()
-        return row
+        return run
 
     @classmethod
-    def _prepared(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> TrialRun | None:
-        """Read where a claimed trial stands; None where it is final, or of another K."""
-        trial_id = config.trial_id
-        old = store.record(trial_id)
-        if old is not None and old["outcome"] == "stopped" and job.sweeps and not _is_to_stop(store, job, trial_id):
-            old = {**old, "outcome": "running", "ended": None}  # by another sweep; this one goes on with it
-        if old is not None and old["outcome"] in FINAL:
+    def _claimed(cls, config: TrialConfig, claim: Claim, store: Store, job: Job) -> TrialRun | None:
+        """A claimed trial where it stands, its session begun; None if it has ended, or has another K."""
+        earlier = _record_for(job, store, config.trial_id)
+        if earlier is not None and earlier["outcome"] in FINAL:
             return None
-        store.write_config(trial_id, config.canonical())
-        row = cls(config, claim, first_record(old, config, claim, job), store, job)
-        row.restore()
-        row.sum_up()
-        if row.checkpoint is not None and row.checkpoint["outcome"] != "running":
-            # It was killed between its last checkpoint and its final record.
-            row.mark_ended(row.checkpoint["outcome"])
-        elif old is not None and row.is_to_stop():
-            row.mark_ended("stopped")
-        if row.record["outcome"] in FINAL:
-            store.write_history(trial_id, row.history, claim.fence)
-            store.write_record(trial_id, row.record, claim.fence)
-            row.tidy()
+        store.write_config(config.trial_id, config.canonical())
+        run = cls(config, claim, first_record(earlier, config, claim, job), store, job)
+        run.restore()
+        run.sum_up()
+        if outcome := run._unrecorded_outcome(was_started=earlier is not None):
+            run.mark_ended(outcome)
+            run._write_end()
             return None
-        if row.record["width"] != job.width:
-            # It moved on since the plan was made. The record says where it stands; the next plan places it.
-            store.write_record(trial_id, row.record, claim.fence)
+        if run.record["width"] != job.width:
+            # It has trained since the plan was made. The record says where it stands; the next plan places it.
+            store.write_record(config.trial_id, run.record, claim.fence)
             return None
-        changed = differences(old.get("provenance", {}), row.record["provenance"]) if old and row.history else ""
+        run._begin_session({} if earlier is None else earlier.get("provenance", {}))
+        run._shut_out_predecessor()
+        return run
+
+    def _unrecorded_outcome(self, *, was_started: bool) -> str:
+        """How the trial has ended though its record does not say so; empty if it has not ended."""
+        if self.checkpoint is not None and self.checkpoint["outcome"] != State.RUNNING:
+            return str(self.checkpoint["outcome"])  # killed between its last checkpoint and its final record
+        return State.STOPPED if was_started and self.is_to_stop() else ""
+
+    def _write_end(self) -> None:
+        self._store.write_history(self.trial_id, self.history, self.claim.fence)
+        self._store.write_record(self.trial_id, self.record, self.claim.fence)
+        self.tidy()
+
+    def _begin_session(self, earlier: Mapping[str, Any]) -> None:
+        """Record that the trial starts or continues here; `earlier` is the provenance of what it continues."""
+        changed = differences(earlier, self.record["provenance"]) if self.history else ""
         if changed:
-            row.note(f"continued after epoch {len(row.history)} on another kind of device: {changed}")
-        row.record["sessions"].append(
+            self.note(f"continued after epoch {len(self.history)} on another kind of device: {changed}")
+        self.record["sessions"].append(
             {
-                "from_epoch": row.record["epoch"],
+                "from_epoch": self.record["epoch"],
                 "started": time.time(),
                 "process": str(Process.this()),
-                "provenance": row.record["provenance"],
+                "provenance": self.record["provenance"],
             }
         )
-        store.write_record(trial_id, row.record, claim.fence)
-        if row.checkpoint is not None and not store.is_local:
-            # An object store refuses a predecessor's write of a file once ours has replaced what that one knows.
-            write_checkpoint(store, trial_id, row.checkpoint, claim.fence, keeps_before=False)
-            store.write_history(trial_id, row.history, claim.fence)
-        return row
+        self._store.write_record(self.trial_id, self.record, self.claim.fence)
+
+    def _shut_out_predecessor(self) -> None:
+        """An object store refuses a predecessor's write of a file only once ours has replaced the one it knows."""
+        if self.checkpoint is not None and not self._store.is_local:
+            write_checkpoint(self._store, self.trial_id, self.checkpoint, self.claim.fence, keeps_before=False)
+            self._store.write_history(self.trial_id, self.history, self.claim.fence)
 
     @property
     def trial_id(self) -> str:
@@ -108,18 +116,18 @@ class TrialRun:
             log.warning("%s: %s", self.trial_id, text)
             self.record["notes"].append(text)
 
-    def note_wandb(self, said: str) -> None:
+    def note_wandb(self, status: str) -> None:
         """Put into the record that the W&B server may have rows of the trial, before it is sent any."""
-        if self.record.get("wandb") != said:
-            self.record["wandb"] = said
+        if self.record.get("wandb") != status:
+            self.record["wandb"] = status
             self.write_record()
 
     def add(self, history: dict[str, Any], checkpoint: Callable[[], Mapping[str, Any]], outcome: str) -> None:
-        """Take over an epoch, to be saved when it is due."""
+        """Add an epoch, to be saved when it is due."""
         self.history.append(history)
         if self._job.keep == "best":
             self._keep_if_best(history, checkpoint)
-        if outcome != "running":
+        if outcome != State.RUNNING:
             self.mark_ended(outcome)
 
     def restore(self) -> None:
@@ -148,7 +156,7 @@ class TrialRun:
             self._best, self._best_value = checkpoint(), signed
 
     def save(self, checkpoint: Mapping[str, Any]) -> bool:
-        """History, checkpoint, record. False where another process has taken over: then nothing more is written."""
+        """History, checkpoint, record. False if another process has taken over: then nothing more is written."""
         best = {} if self._best is None else {"best": dict(self._best)}
         try:
             self._store.write_history(self.trial_id, self.history, self.claim.fence)
@@ -159,7 +167,7 @@ class TrialRun:
         return self.write_record()
 
     def sum_up(self) -> None:
-        """Put what the history says into the record."""
+        """Put what follows from the history into the record."""
         self.record |= {
             "epoch": len(self.history),
             "seconds": sum(row["seconds"] for row in self.history),
@@ -180,16 +188,16 @@ class TrialRun:
 
     def mark_ended(self, outcome: str, error: str | None = None) -> None:
         """Put the outcome into the record, which the next save writes: an end is never half stored."""
-        self.record |= {"outcome": outcome, "error": error, "ended": time.time()}
-        if outcome == "finished" and is_stalled(self.history):
+        self.record |= {"outcome": str(outcome), "error": error, "ended": time.time()}
+        if outcome == State.FINISHED and is_stalled(self.history):
             epochs = last_epochs(len(self.history))
             self.record["stalled"] = True
             self.note(f"stalled: gamma = 0 in every step of the last {'epoch' if epochs == 1 else f'{epochs} epochs'}")
-        if outcome == "diverged":
+        if outcome == State.DIVERGED:
             self.record["diverged"] = {"epoch": self.history[-1]["epoch"], "step": self.history[-1]["step"]}
 
-    def let_go(self) -> None:
-        """After the final record: the checkpoint that stays, the claim."""
+    def release(self) -> None:
+        """After the final record: keep only the checkpoint that is to stay, and give up the claim."""
         self.tidy()
         self.claim.release()
 
@@ -200,16 +208,24 @@ class TrialRun:
         remove_checkpoints(self._store, self.trial_id, keep_newest=self._job.keep != "none")
 
 
+def _record_for(job: Job, store: Store, trial_id: str) -> dict[str, Any] | None:
+    """The trial's record as the job's sweep sees it: a trial that another sweep has stopped early continues."""
+    record = store.record(trial_id)
+    if record is None or record["outcome"] != State.STOPPED or not job.sweeps or _is_to_stop(store, job, trial_id):
+        return record
+    return {**record, "outcome": State.RUNNING.value, "ended": None}
+
+
 def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
     """Whether the job's sweep has decided to end a trial early."""
-    return job.early and store.ended_early(job.sweeps[0], trial_id)
+    return job.early and store.search.ended_early(job.sweeps[0], trial_id)
 
 
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """By metric, its smallest and largest value of all epochs, without the one in which the trial diverged."""
-    found = {}
+    extremes_by_metric = {}
     for name in METRICS:
         values = [row[name] for row in history if row.get(name) is not None and not row["partial"]]
         if values:
-            found[name] = [min(values), max(values)]
-    return found
+            extremes_by_metric[name] = [min(values), max(values)]
+    return extremes_by_metric

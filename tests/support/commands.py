@@ -11,3 +11,10 @@ def assert_user_error(answer: subprocess.CompletedProcess[str], *words: str) -> 
     assert "Traceback" not in answer.stderr
     for word in words:
         assert word in answer.stderr
+
+
+def assert_user_error_after_start(answer: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert answer.returncode == 2, answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+    for word in words:
+        assert word in answer.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 from polysweep.cli import app
 from polysweep.trainer.errors import UserError
+from polysweep.trainer.text import printable
 
 CPU_SECONDS, WALL_SECONDS = 10, 120
 """A hang computes, or waits. On a busy machine only the processor's own seconds say which of the two."""
@@ -44,13 +45,13 @@ def polysweep(*arguments: str | Path) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with in_time(), redirect_stdout(out), redirect_stderr(err):
         try:
-            app([str(argument) for argument in arguments])
+            app([str(argument) for argument in arguments], prog_name="polysweep")
             code: Any = 0
         except SystemExit as end:
             code = end.code
         except UserError as error:
             code = 2
-            err.write(f"error: {error}\n")
+            err.write(f"error: {printable(' '.join(str(error).splitlines()))}\n")
     assert code in (0, 1, 2), code
     for text in (out.getvalue(), err.getvalue()):
         assert "\x1b" not in text and "Traceback (most recent" not in text

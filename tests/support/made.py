@@ -172,3 +172,8 @@ def capped(config: TrialConfig) -> list[float] | str:
     if config.gamma_b == 10.0 and (config.rho == 0.4 or config.seed == 1):
         return "diverged"
     return by_lr(config)
+
+
+def ids(pulled: Any) -> list[str]:
+    found: list[str] = pulled.runs["trial_id"].tolist()
+    return found

@@ -31,13 +31,13 @@ WRONG = {
     "no mapping": ("- 1\n- 2\n", 1, ["a sweep spec is a mapping", "list"]),
     "empty": ("", 1, ["a sweep spec is a mapping", "empty file"]),
     "unknown key": (GOOD + "seedz: 3\n", 15, ["unknown key: 'seedz'", "did you mean 'seeds'", "variants"]),
-    "bayes without an end": (GOOD.replace("grid", "bayes"), 1, ["method bayes needs 'run_cap'"]),
+    "bayes without an end": (GOOD.replace("grid", "bayes"), 1, ["method 'bayes' requires run_cap"]),
     "bayes without metric": (
         GOOD.replace("grid", "bayes").replace("metric: {name: test/top1, goal: maximize}\n", "") + "run_cap: 3\n",
         1,
-        ["method bayes needs a 'metric'"],
+        ["method 'bayes' requires a 'metric'"],
     ),
-    "random without an end": (GOOD.replace("grid", "random"), 1, ["method random needs 'run_cap'"]),
+    "random without an end": (GOOD.replace("grid", "random"), 1, ["method 'random' requires run_cap"]),
     "no multiple of the seeds": (GOOD + "run_cap: 4\n", 15, ["run_cap: 4", "3 seeds", "use 3 or 6"]),
     "more than there is": (
         GOOD.replace("grid", "random") + "run_cap: 300\n", 15, ["100 points", "only 6 different ones"],
@@ -115,7 +115,7 @@ WRONG = {
     "one trial twice": (GOOD.replace("[1e-2, 0.1]", "['0.1', 0.1]"), 11, ["listed twice"]),
     "neither value nor values": (GOOD.replace("{values: [0.1, 0.2]}", "{min: 0}"), 7, ["'rho'", "values", "min"]),
     "bare value": (GOOD.replace("{values: [0.1, 0.2]}", "0.1"), 7, ["'rho'", "{value: x}", "0.1"]),
-    "unknown tuned": (GOOD.replace("[lr]", "[lr_max]"), 13, ["'lr_max'", "no parameter", "epochs, lr, model"]),
+    "unknown tuned": (GOOD.replace("[lr]", "[lr_max]"), 13, ["'lr_max'", "not a parameter", "epochs, lr, model"]),
     "no seeds": (GOOD.replace("seeds: 3", "seeds: 0"), 14, ["seeds", ">= 1", "0"]),
     "seeds twice": (GOOD.replace("seeds: 3", "seeds: [1, 1]"), 14, ["seeds", "distinct"]),
     "seeds beside seed": (

@@ -49,3 +49,10 @@ def put(store: Store, rows: int, outcome: str = "finished", config: TrialConfig 
     record = {"outcome": outcome, "width": 1, "epoch": rows, "wandb": None, "ended": 1.8e9 + rows, "error": "oh"}
     now = {"outcome": outcome, "epoch": rows, "ended": 1.8e9 + rows, **more}
     store.write_record(config.trial_id, {**record, **old, **now})
+
+
+# Online.
+
+
+def epochs_of(run: dict[str, Any]) -> list[int]:
+    return [json.loads(line)["epoch"] for line in run["history"]]

@@ -17,7 +17,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.wandb_graphql import Run, SpentError, State, sent_line
+from tests.support.wandb_answers import Run, SpentError, sent_line
+from tests.support.wandb_graphql import State
 
 OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
 

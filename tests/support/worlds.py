@@ -21,6 +21,7 @@ from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, typed
 from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
 from polysweep.analysis.published.comparison import compare
+from tests.support.made import ONE_TABLE
 
 FIELDS: Final = ("optimizer", "model", "task", "weight_decay", "rho")
 CANDIDATES: Final = {
@@ -175,3 +176,14 @@ if __name__ == "__main__":
             ever = [f"{found.draws_with[claim, v] / count:.1%}" for v in (HOLDS, FAILS)]
             texts.append(f"{', '.join(shares)}; in any row: {' and '.join(ever)}")
         print(f"| {name} | {time.perf_counter() - started:.0f} | " + " | ".join(texts) + " |", flush=True)
+# The same through Stores and the commands.
+
+SMALL: dict[str, Any] = {
+    "parameters": ONE_TABLE,
+    "variants": [
+        {"scheduler": {"value": "constant"}, "lr": {"values": [0.1, 0.01, 0.001]}},
+        {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}, "lr_min": {"values": [0.001, 0.01]}},
+        {"scheduler": {"value": "polyak"}},
+    ],
+    "tuned": ["lr", "lr_min"],
+}

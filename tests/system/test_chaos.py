@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.disks import small_disk as small_disk
 from tests.support.loopback_wandb import Wandb
 from tests.support.processes import descendants, is_alive, kill_group
 from tests.support.results import histories, records

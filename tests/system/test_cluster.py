@@ -102,8 +102,8 @@ def test_a_cluster_that_does_not_answer_or_not_to_us_is_refused_at_once(
     here = {"submit": cluster.dashboard, "launch": cluster.client_address}
     for command in ("submit", "launch"):
         for address, words, environment in (
-            (nowhere[command], "nobody answers there", {}),
-            (here[command], "does not take this token", {"RAY_AUTH_TOKEN": "wrong"}),
+            (nowhere[command], "no server is listening there", {}),
+            (here[command], "does not accept this token", {"RAY_AUTH_TOKEN": "wrong"}),
             (here[command], "demands a token and none is given", {"RAY_AUTH_TOKEN_PATH": "/nowhere"}),
         ):
             started = time.monotonic()
@@ -121,9 +121,8 @@ def test_a_cluster_without_a_token_and_a_worker_of_another_version_are_refused(
     spec_file: SpecFile, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    for package in ("trainer", "sweeps", "analysis"):
-        shutil.copytree(ROOT / package, other / package)
-    config = other / "trainer/config.py"
+    shutil.copytree(ROOT / "polysweep", other / "polysweep")  # through its links
+    config = other / "polysweep/trainer/config.py"
     config.write_text(config.read_text().replace("NUMERICS: Final = 1", "NUMERICS: Final = 99"))
     spec, store = spec_of(spec_file, epochs=1), tmp_path / "store"
     with Cluster(tmp_path, nodes=2, token=None, node_environment={1: {"PYTHONPATH": str(other)}}) as cluster:
@@ -168,4 +167,4 @@ def test_what_could_hold_a_credential_is_no_requirement(run: Run, spec_file: Spe
         assert_user_error(answer, *words, "my-lab==1.2")
         assert "secret" not in answer.stderr
     assert_user_error(run(*command, "--requirements", "none.txt"), "--requirements none.txt", "cannot be read")
-    assert_user_error(run(*command), "nobody answers there")
+    assert_user_error(run(*command), "no server is listening there")

@@ -43,7 +43,7 @@ def is_documented(code: int, number: int) -> bool:
         (0.02, signal.SIGQUIT, False),
         (0.6, signal.SIGHUP, True),
         (2.5, signal.SIGTERM, False),
-        (4.5, signal.SIGINT, True),
+        pytest.param(4.5, signal.SIGINT, True, marks=pytest.mark.long),
     ],
 )
 def test_a_signal_as_a_launch_starts_ends_all_of_it(
@@ -112,7 +112,7 @@ def test_a_ray_that_has_died_ends_the_launch_with_one_line(
     said = process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 2, said
     assert [line for line in said if line.startswith("error: ")] == said[-1:]
-    assert "Ray has died (" in said[-1] and "the same command resumes from what is stored" in said[-1]
+    assert "Ray has died (" in said[-1] and "rerun the same command to resume" in said[-1]
     assert all(line.startswith("small: ") for line in said[:-1]), "what starts, how far it is, and why it ended"
     wait_for(lambda: not living(mark), 60)
 

@@ -40,7 +40,7 @@ def assert_mirrored(store: Path) -> None:
 
 
 def test_a_sweep_runs_to_its_end_and_a_finished_one_starts_nothing(
-    run: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     spec, store = spec_file(), tmp_path / "store"
     answer = run("launch", spec, "--store", store)
@@ -60,7 +60,7 @@ def test_a_sweep_runs_to_its_end_and_a_finished_one_starts_nothing(
     assert {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*")} == before
 
     wider = spec_file(seeds=3)
-    planned = json.loads(run("plan", wider, "--store", store, "--json").stdout)
+    planned = json.loads(run_here("plan", wider, "--store", store, "--json").stdout)
     assert (planned["counts"]["new"], planned["counts"]["finished"]) == (6, 12)
     assert run("launch", wider, "--store", store).returncode == 0
     assert len(records(store)) == 18
@@ -101,7 +101,7 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
 
 @pytest.mark.long  # the chaos of make test kills worker and driver too
 def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
-    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     """SIGKILL of the whole process group, then the same command, five times; then to the end."""
     parameters = {
@@ -143,7 +143,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
         assert starts == sorted(starts) and max(starts) < 8, "continued, never run again"
     assert any(len(record["sessions"]) > 1 for record in records(store).values())
     assert {t: len(records(store)[t]["sessions"]) for t in ended} == ended, "a finished trial is not started again"
-    tables = [run("table", "small", "--store", place).stdout for place in (store, undisturbed)]
+    tables = [run_here("table", "small", "--store", place).stdout for place in (store, undisturbed)]
     assert tables[0] == tables[1] and "polyak" in tables[0]
     assert_mirrored(store)
 
@@ -194,7 +194,7 @@ def test_a_signal_ends_a_launch_within_ten_seconds_also_in_a_long_epoch(
     ],
 )
 def test_a_signal_keeps_every_completed_epoch(
-    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path, number: int, code: int
+    run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path, number: int, code: int
 ) -> None:
     """Also those younger than the last checkpoint; and the same command goes on from there.
 
@@ -216,7 +216,7 @@ def test_a_signal_keeps_every_completed_epoch(
     kept = {t: r["epoch"] for t, r in records(store).items()}
     assert all(kept[t] > stored[t] for t in kept), (stored, kept)
     assert {t: len(rows) for t, rows in histories(store).items()} == kept
-    planned = json.loads(run("plan", spec, "--store", store, "--json").stdout)
+    planned = json.loads(run_here("plan", spec, "--store", store, "--json").stdout)
     assert planned["counts"]["interrupted"] == 4
 
 
@@ -273,14 +273,16 @@ def test_online_a_killed_launch_ends_as_one_complete_run_per_trial(
     assert {r["wandb"] for r in records(store).values()} == {"online"}
 
 
-def test_diverged_and_failed_trials_are_counted_and_shown(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
+def test_diverged_and_failed_trials_are_counted_and_shown(
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
+) -> None:
     spec = spec_file(variants=[{"scheduler": {"value": "constant"}, "lr": {"values": [1e30, 1e33]}},
                                {"scheduler": {"value": "polyak"}}])  # fmt: skip
     store = tmp_path / "store"
     answer = run("launch", spec, "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "small: 4 finished, 8 diverged" in answer.stdout
-    table = run("table", "small", "--store", store).stdout
+    table = run_here("table", "small", "--store", store).stdout
     assert table.count("diverged 2/2") == 2
     failed = sorted(records(store))[0]
     record = records(store)[failed] | {
@@ -288,6 +290,6 @@ def test_diverged_and_failed_trials_are_counted_and_shown(run: Run, spec_file: S
         "error": "Traceback ...\nRuntimeError: out of luck",
     }
     Store(str(store)).write_record(failed, record)
-    again = run("launch", spec, "--store", store)
+    again = run_here("launch", spec, "--store", store)
     assert again.returncode == 1
     assert f"failed: {failed}: RuntimeError: out of luck" in again.stderr

@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import multiprocessing
-import os
 import random
 import signal
 import time
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from polysweep.sweeps.job import Job
 from polysweep.sweeps.store import record as record_module
 from polysweep.sweeps.store.provenance import differences
 from polysweep.sweeps.store.store import Store, StoreError
@@ -29,55 +27,9 @@ from polysweep.trainer.train import train
 from tests.support import mini_cifar
 from tests.support.project import TINY
 from tests.support.results import records
+from tests.support.resuming import CONFIG, VALUES, job, outcome, run_to_the_end
 from tests.support.training import untimed
 from tests.support.waiting import wait_for
-
-VALUES = {
-    "task": "tests.support.mini_cifar:cifar10", "model": "resnet8", "optimizer": "sam", "scheduler": "polyak",
-    "rho": 0.1, "momentum": 0.5, "batch_size": 32, "epochs": 70, "val_fraction": 0.2,
-    "augmentation": "crop+flip+cutout", "weight_decay": 5e-4,
-}  # fmt: skip
-CONFIG = TrialConfig.parse(VALUES)
-
-
-def job(store: Path, data: Path, config: TrialConfig = CONFIG) -> Job:
-    state = Store(str(store)).state(config.trial_id)
-    return Job(
-        str(store), (config.canonical(),), 1, state.epoch, over={config.trial_id: state.generation}, data=str(data),
-        checkpoint_seconds=0.0,
-    )  # fmt: skip
-
-
-def run_to_the_end(store: Path, data: Path, reported: Path, die_in_write: int | None = None) -> None:
-    """Train the trial, noting every epoch that is stored; SIGKILL in the middle of the n-th write, if given."""
-    if die_in_write is not None:
-        sync, count = os.fsync, iter(range(10**9))
-
-        def fsync(file: int) -> None:
-            if next(count) == die_in_write:
-                os.kill(os.getpid(), signal.SIGKILL)
-            sync(file)
-
-        os.fsync = fsync
-    while True:  # a job whose plan was behind only puts the record right
-        run = StackRun(job(store, data))
-        progress = run.advance()
-        while progress:
-            aside = reported.with_suffix(".new")
-            aside.write_text(str(progress[0].epoch))
-            aside.replace(reported)  # a kill leaves the old number or the new one
-            progress = None if run.is_over else run.advance()
-        run.close()
-        if Store(str(store)).state(CONFIG.trial_id).state == "finished":
-            return
-
-
-def outcome(store: Path, config: TrialConfig = CONFIG) -> tuple[list[dict], dict]:
-    """History without timings, and the last checkpoint's tensors."""
-    found = Store(str(store))
-    content = found.files.read(f"trials/{config.trial_id}/checkpoint.pt")
-    assert content is not None
-    return [untimed(row) for row in found.history(config.trial_id)], loads(content)["row"]
 
 
 @pytest.mark.parametrize("count", [6, pytest.param(20, marks=pytest.mark.long)])
@@ -89,7 +41,7 @@ def test_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_in_fligh
     reported.write_text("0")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["torch", "torchvision", "polysweep.trainer.train", "polysweep.sweeps.worker.stack_run", "mini_cifar"]
+        ["torch", "torchvision", "polysweep.trainer.train", "polysweep.sweeps.worker.stack_run", mini_cifar.__name__]
     )
     chance = random.Random(7)
     epochs, kills = [], 0
@@ -214,7 +166,7 @@ def test_a_record_that_cannot_be_read_leaves_no_claim(tmp_path: Path) -> None:
     [
         ("trial_id", "abc", r"record\.json: damaged: belongs to trial 'abc'"),
         ("notes", None, r"record\.json: damaged: notes: Input should be a valid list \(got None\)"),
-        ("width", 3, r"checkpoint\.pt is of K = 1, the trial's record\.json says 3"),
+        ("width", 3, r"checkpoint\.pt has K = 1, the trial's record\.json has 3"),
     ],
 )
 def test_a_record_that_contradicts_its_trial_destroys_nothing(

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from polysweep.sweeps.store.store import Store
 from tests.support.processes import descendants, is_alive, kill_group
 from tests.support.results import histories, records
@@ -40,13 +42,14 @@ SEARCH: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("kills", [(25,), pytest.param((9, 40), marks=pytest.mark.long)])
 def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
-    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path, kills: tuple[int, ...]
 ) -> None:
     """Points, stops and histories, with early termination, one stack at a time; and it ends where it should."""
     spec = spec_file(**SEARCH)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    planned = json.loads(run("plan", spec, "--store", whole, "--json").stdout)
+    planned = json.loads(run_here("plan", spec, "--store", whole, "--json").stdout)
     assert planned["counts"]["trials"] == 0
     answer = run("launch", spec, "--store", whole)
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -54,7 +57,7 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert len(outcomes) == 16 and {"stopped", "finished"} <= set(outcomes), outcomes
     assert f"{outcomes.count('stopped')} stopped" in answer.stdout
 
-    for epochs in (9, 40):
+    for epochs in kills:
         process = start("launch", spec, "--store", parts)
         wait_for(lambda epochs=epochs: sum(r["epoch"] for r in records(parts).values()) >= epochs, 90, process)
         children = descendants(process.pid)
@@ -65,26 +68,26 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert histories(parts) == histories(whole)
     found = {t: (r["outcome"], r["epoch"]) for t, r in records(parts).items()}
     assert found == {t: (r["outcome"], r["epoch"]) for t, r in records(whole).items()}
-    points = [Store(str(place)).suggestions("small") for place in (parts, whole)]
+    points = [Store(str(place)).search.suggestions("small") for place in (parts, whole)]
     assert points[0] == points[1] and len(points[0]) == 8
 
     stopped = [t for t, r in records(parts).items() if r["outcome"] == "stopped"]
     assert {records(parts)[t]["epoch"] for t in stopped} <= {2, 4, 8}
-    table = run("table", "small", "--store", parts).stdout
-    assert run("table", "small", "--store", whole).stdout == table
+    table = run_here("table", "small", "--store", parts).stdout
+    assert run_here("table", "small", "--store", whole).stdout == table
     assert "(2/2)" in table or " +- " in table, table
-    status = json.loads(run("status", "small", "--store", parts, "--json").stdout)
+    status = json.loads(run_here("status", "small", "--store", parts, "--json").stdout)
     assert status["counts"]["stopped"] == len(stopped) and status["proposals_left"] == 0
-    again = run("launch", spec, "--store", parts)
+    again = run_here("launch", spec, "--store", parts)
     assert again.returncode == 0 and "nothing to start, all 16 trials have ended" in again.stdout
 
     longer = spec_file(**{**SEARCH, "run_cap": 20})
     assert run("launch", longer, "--store", parts).returncode == 0
-    assert len(records(parts)) == 20 and Store(str(parts)).suggestions("small")[:8] == points[0]
+    assert len(records(parts)) == 20 and Store(str(parts)).search.suggestions("small")[:8] == points[0]
 
 
 def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(
-    run: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     random = {
         **SEARCH,
@@ -95,7 +98,7 @@ def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(
     }
     random = {key: value for key, value in random.items() if value is not None}
     spec, store = spec_file(**random), tmp_path / "store"
-    planned = json.loads(run("plan", spec, "--store", store, "--json").stdout)
+    planned = json.loads(run_here("plan", spec, "--store", store, "--json").stdout)
     assert planned["counts"]["new"] == 8
     easy = {**random, "metric": {"name": "test/top1", "goal": "maximize", "target": 0.05}}
     answer = run("launch", spec_file(**easy), "--store", store)

@@ -1,4 +1,4 @@
-"""The service around the trials: failures that are a trial's own, extending, stopping, logs, sync, time and cost."""
+"""The service around the trials: failures that are a trial's own, extending, stopping, logs and sync."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from polysweep.sweeps.planning.estimate import Estimate, estimate
-from polysweep.sweeps.planning.plan import Plan, plan
-from polysweep.sweeps.planning.spec_changes import compare
-from polysweep.sweeps.scheduling import job_queue as decisions
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
-from polysweep.trainer.history import HISTORY_COLUMNS
-from tests.support.commands import assert_user_error
+from tests.support.commands import assert_user_error, assert_user_error_after_start
 from tests.support.loopback_wandb import Wandb
+from tests.support.made_trials import fake
 from tests.support.results import histories, records
 from tests.support.waiting import wait_for
 
@@ -113,46 +108,26 @@ def test_a_trial_that_always_kills_its_worker_ends_the_launch_with_one_line(
     assert max(len(record["sessions"]) for record in records(tmp_path / "store").values()) <= 12
 
 
-def assert_user_error_after_start(answer: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert answer.returncode == 2, answer.stdout + answer.stderr
-    assert "Traceback" not in answer.stderr
-    for word in words:
-        assert word in answer.stderr
-
-
-def fake(store: Store, spec: SweepSpec, outcome: str = "finished", epochs: int = 3, **more: Any) -> None:
-    """Records and histories as of trials that have been trained."""
-    for trial in spec.trials:
-        rows = [{**dict.fromkeys(HISTORY_COLUMNS), "epoch": e + 1, "test/top1": 0.5, "seconds": 2.0, "partial": False}
-                for e in range(epochs)]  # fmt: skip
-        store.write_config(trial.trial_id, trial.config.canonical())
-        store.write_history(trial.trial_id, rows)
-        record = {"trial_id": trial.trial_id, "outcome": outcome, "width": 2, "epoch": epochs, "ended": 1.8e9,
-                  "notes": [], "sessions": [], "seconds": 2.0 * epochs, "wandb": None, "error": None,
-                  "extremes": {"test/top1": [0.5, 0.5]}}  # fmt: skip
-        store.write_record(trial.trial_id, {**record, **more})
-
-
 def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
-    run: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     store = Store(str(tmp_path / "store"))
     spec = SweepSpec.load(spec_file())
     store.write_sweep(spec)
     fake(store, spec)
     more = spec_file(seeds=3)
-    planned = json.loads(run("plan", more, "--store", "store", "--json").stdout)
+    planned = json.loads(run_here("plan", more, "--store", "store", "--json").stdout)
     assert planned["extension"] == {"new": 6, "gone": 0, "unchanged": 12, "changed": []}
     assert planned["counts"]["new"] == 6
     fewer = spec_file(seeds=1)
-    shown = run("plan", fewer, "--store", "store").stdout
-    assert "0 trials are new in the file, 6 unchanged, 6 gone from it (kept in the Store)" in shown
+    shown = run_here("plan", fewer, "--store", "store").stdout
+    assert "0 trials are new in the spec, 6 unchanged, 6 no longer in it (their results are kept)" in shown
 
     parameters = json.loads(more.read_text())["parameters"] | {"epochs": {"value": 5}}
     other = spec_file(parameters=parameters)
-    shown = run("plan", other, "--store", "store").stdout
+    shown = run_here("plan", other, "--store", "store").stdout
     assert "launch needs --extend" in shown and "  epochs: 3 -> 5" in shown
-    refused = run("launch", other, "--store", "store")
+    refused = run_here("launch", other, "--store", "store")
     assert_user_error(refused, "'small' is in use by another spec (epochs: 3 -> 5)", "--extend")
     assert store.launched("small").text == spec.text, "nothing has changed"
 
@@ -165,34 +140,9 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert [trial.trial_id for trial in kept.trials] == [trial.trial_id for trial in extended.trials]
     assert [trial.trial_id for trial in kept.gone] == [trial.trial_id for trial in spec.trials]
     assert store.files.read("sweeps/small/spec-1.yaml") == spec.text.encode(), "the earlier spec is kept"
-    found = json.loads(run("status", "small", "--store", "store", "--json").stdout)
+    found = json.loads(run_here("status", "small", "--store", "store", "--json").stdout)
     assert (found["counts"]["trials"], found["gone"]) == (12, 12)
-    assert "12 trials have gone from the file" in run("status", "small", "--store", "store").stdout
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"metric": {"name": "test/loss", "goal": "minimize"}}, ("metric.name: test/top1 -> test/loss", "metric.goal")),
-        ({"method": "random", "run_cap": 2}, ("method: grid -> random",)),
-        (
-            {
-                "early_terminate": {"type": "hyperband", "min_iter": 1},
-                "metric": {"name": "test/top1", "goal": "maximize"},
-            },
-            ("early_terminate: none -> type=hyperband",),
-        ),
-    ],
-)
-def test_what_decides_otherwise_is_a_change(
-    spec_file: SpecFile, tmp_path: Path, change: dict[str, Any], words: tuple[str, ...]
-) -> None:
-    store = Store(str(tmp_path / "store"))
-    store.write_sweep(SweepSpec.load(spec_file()))
-    changed = compare(SweepSpec.load(spec_file(**change)), store).changed
-    for word in words:
-        assert any(word in line for line in changed), changed
-    assert compare(SweepSpec.load(spec_file(tuned=[])), store).changed == ()
+    assert "12 trials are no longer in the spec" in run_here("status", "small", "--store", "store").stdout
 
 
 def test_a_damaged_record_is_named_and_the_rest_goes_on(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
@@ -210,7 +160,7 @@ def test_a_damaged_record_is_named_and_the_rest_goes_on(run: Run, spec_file: Spe
 
 
 def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
-    run: Run, start: Start, spec_file: SpecFile, tmp_path: Path
+    run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     parameters = json.loads(spec_file().read_text())["parameters"] | {
         "model": {"value": "resnet8"}, "epochs": {"value": 30},
@@ -219,44 +169,17 @@ def test_stop_ends_a_launch_in_order_and_the_same_command_continues(
     store = tmp_path / "store"
     process = start("launch", spec, "--store", store)
     wait_for(lambda: sum(r["epoch"] for r in records(store).values()) >= 2, 90, process)
-    status = json.loads(run("status", "small", "--store", store, "--json").stdout)
+    status = json.loads(run_here("status", "small", "--store", store, "--json").stdout)
     assert len(status["launches"]) == 1 and f"pid {process.pid}" in status["launches"][0]
     assert any(t["outcome"] == "running" and "since" in t["holder"] for t in status["trials"])
-    stopped = run("stop", "small", "--store", store)
+    stopped = run_here("stop", "small", "--store", store)
     assert stopped.returncode == 0 and f"(pid {process.pid})" in stopped.stdout
     assert process.wait(timeout=20) == 143
     states = [Store(str(store)).state(t) for t in records(store)]
     assert {state.state for state in states} <= {"interrupted", "finished"} and any(state.epoch for state in states)
     assert not [name for name in Store(str(store)).files.names("sweeps/small") if name.startswith(("stop-", "launch-"))]
-    assert "no launch is running" in run("stop", "small", "--store", store).stdout
-    assert_user_error(run("logs", "small", "zzz", "--store", store), "'zzz'", "small has no such trial")
-
-
-def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(
-    run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from polysweep.trainer.device import device_model
-
-    def estimated(made: Plan) -> Estimate:
-        return estimate(made.stacks, made.states, made.spec.settings.launch, store)
-
-    store = Store(str(tmp_path / "store"))
-    spec = SweepSpec.load(spec_file(launch={"stack": 2, "concurrency": 2}))
-    made = plan(spec, store.states(spec))
-    assert "no estimate: no finished trial" in str(estimated(made))
-    assert "no estimate" in run("plan", tmp_path / "small.yaml", "--store", "store").stdout
-    first = SweepSpec.load(spec_file(seeds=1, launch={"stack": 2}))
-    told = {"signature": first.trials[0].signature}
-    fake(store, first, provenance={"device_model": "another processor"}, **told)
-    made = plan(spec, store.states(spec))
-    assert estimated(made).wall_hours is None, "another device says nothing"
-    fake(store, first, provenance={"device_model": device_model("cpu")}, **told)
-    made = plan(spec, store.states(spec))
-    found = estimated(made)
-    # Six trials are left, in three stacks of 3 epochs of 2 s, two at once; six have taken 6 s each in stacks of two.
-    assert (found.stacks, found.known, found.trials) == (3, 3, 6)
-    assert found.device_hours == pytest.approx(18 / 3600) and found.wall_hours == pytest.approx(9 / 3600)
-    assert found.spent_hours == pytest.approx(18 / 3600)
+    assert "no launch is running" in run_here("stop", "small", "--store", store).stdout
+    assert_user_error(run_here("logs", "small", "zzz", "--store", store), "'zzz'", "matches no trial of small")
 
 
 def test_sync_uploads_exactly_what_the_server_lacks_and_then_nothing(
@@ -306,21 +229,3 @@ def test_sync_without_a_login_or_a_server_says_so(
     assert_user_error(run("sync", "small", "--store", "store"), "not logged in", "WANDB_API_KEY")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     assert_user_error(run("sync", "small", "--store", "store"), "the W&B server cannot be used")
-
-
-def test_decisions_about_points_are_kept_before_they_are_acted_on(tmp_path: Path, spec_file: SpecFile) -> None:
-    """Of two launches of one bayes sweep each makes proposals of its own, and a decision at a rung is made once."""
-    spec = SweepSpec.load(
-        spec_file(method="bayes", metric={"name": "test/top1", "goal": "maximize"}, run_cap=8,
-                  early_terminate={"type": "hyperband", "min_iter": 1})
-    )  # fmt: skip
-    supplies = []
-    for _ in range(2):
-        supply = decisions.JobQueue(spec, Store(str(tmp_path / "store")), "")
-        supply.begin(supply.states())
-        supplies.append(supply)
-    handed = [supply.next() for supply in (*supplies, *supplies)]
-    ids = [{t.trial_id for stack in found[0] for t in stack.trials} for found in handed if found]
-    assert len(ids) == 4 and len(set.union(*ids)) == 8
-    assert len(Store(str(tmp_path / "store")).suggestions("small")) == 4
-    assert supplies[0].next() is None, "four points of two seeds are all that run_cap allows"

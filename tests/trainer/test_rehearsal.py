@@ -119,19 +119,23 @@ def spec_of(lab: Path, model: str, stack: int) -> SweepSpec:
     return SweepSpec.parse(text, "spec")
 
 
-def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Path, run: Run) -> None:
+def test_a_model_that_vmap_refuses_is_planned_alone_and_the_plan_says_so(lab: Path) -> None:
     made = plan(spec_of(lab, "broken:Looks", 4), {})
     assert [stack.width for stack in made.stacks] == [1] * 5
     (note,) = made.notes
     assert note.startswith("model 'broken:Looks' cannot be stacked (RuntimeError: vmap:") and note.endswith("K = 1")
     assert refusal(own(model="my_lab.nets:convnet")) == ""
+
+
+@pytest.mark.long
+def test_a_launch_of_a_model_that_vmap_refuses_says_so_and_ends(lab: Path, run: Run, run_here: Run) -> None:
     values = {**TINY, "model": "broken:Looks", "epochs": 1}
     path = lab / "looks.yaml"
     path.write_text(json.dumps({"parameters": {k: {"value": v} for k, v in values.items()}, "launch": {"stack": 4}}))
     answer = run("launch", path, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "warning: model 'broken:Looks' cannot be stacked" in answer.stderr
-    assert "cannot be stacked" in run("plan", path, "--store", "other").stderr
+    assert "cannot be stacked" in run_here("plan", path, "--store", "other").stderr
 
 
 def test_out_of_memory_halves_k_for_trials_that_have_not_started(

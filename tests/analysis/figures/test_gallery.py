@@ -1,107 +1,39 @@
-"""Figures and their API: each draws or says why not, whatever the sweep holds; names, labels, bands and layouts."""
+"""Figures of a sweep: each draws or says why not, whatever the sweep holds; and values are text."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import pytest
-import yaml
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-import polysweep
 from polysweep.analysis.commands import app
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.files import NamedFigure, figure_name, image, write
-from polysweep.analysis.figures.gallery import figures, save_all
-from polysweep.analysis.figures.lines import ends
-from polysweep.analysis.figures.plots import plot_heatmap, plot_robustness, plot_scores, plot_stability
-from polysweep.analysis.figures.scores import robustness_scores
+from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.figures.styles import looks_of
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
-from polysweep.analysis.tables.layout import Layout, subtables
-from polysweep.analysis.tables.mean_std import mean_std_table, row_verdicts
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.subset import only, parse_only
-from polysweep.analysis.tables.wording import axis_label, drawable, in_unicode, shortened, value_text, wrapped
+from polysweep.analysis.tables.wording import drawable, shortened, value_text
 from polysweep.analysis.tables.writers import latex_escaped
-from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
-from tests.support.made import SPEC, by_lr, sweep
-from tests.support.project import ROOT
+from tests.support.drawn import PARAMETERS, has_data, texts, with_field
+from tests.support.drawn import drawn as drawn
+from tests.support.drawn import optimizers as optimizers
+from tests.support.drawn import pulled as pulled
+from tests.support.made import by_lr, sweep
 
-PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
-WITHOUT_RADIUS = {name: value for name, value in PARAMETERS.items() if name != "rho"}
 HOSTILE = [r"$\foo{$", "<b>\t\x1b[31m\"'", "x" * 300, "[/]", "a:b=c/d|e", "_hidden"]
-
-
-@pytest.fixture(scope="module")
-def pulled(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
-    """The sweep of tests/support/made.py, all of it finished."""
-    return sweep(tmp_path_factory.mktemp("plain"), by_lr)
-
-
-def three(config: TrialConfig) -> list[float]:
-    """SAM is ahead of USAM, and SGD behind, which has no radius."""
-    return [value + {"sam": 0.02, "usam": 0.0, "sgd": -0.03}[config.optimizer] for value in by_lr(config)]
-
-
-@pytest.fixture(scope="module")
-def optimizers(tmp_path_factory: pytest.TempPathFactory) -> Selection:
-    """The example of the docs, in small."""
-    text = next(re.finditer(r"```yaml\n(.*?)```", docs(), re.DOTALL))[1]
-    spec = SweepSpec.parse(text, "docs/analysis.md")
-    assert len(spec.trials) == 3 * (3 + 1 + 2 * 4 * 3 + 2 * 4), "the example of the docs plans"
-    changes = yaml.safe_load(text)
-    changes["parameters"] |= {
-        "model": {"value": "mlp"},
-        "epochs": {"value": 3},
-        "weight_decay": {"values": [0.0, 5e-4]},
-    }
-    return select(sweep(tmp_path_factory.mktemp("three"), three, **changes))
-
-
-@pytest.fixture(scope="module")
-def drawn(optimizers: Selection) -> dict[str, NamedFigure]:
-    """Its figures, which no test changes."""
-    return {one.name: one for one in figures(optimizers)}
-
-
-def docs() -> str:
-    return (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
-
-
-def with_field(pulled: RunSet, name: str, change: Callable[[Any], Any]) -> Selection:
-    """The sweep with other values of a field, as a W&B project may have them."""
-    values = [None if pd.isna(value) else change(value) for value in pulled.runs[name]]
-    return select(replace(pulled, runs=pulled.runs.assign(**{name: pd.Series(values, dtype=object)})))
-
-
-def texts(one: NamedFigure) -> list[str]:
-    return [text.get_text() for ax in one.figure.axes for text in ax.texts]
-
-
-def has_data(one: NamedFigure) -> bool:
-    return any(len(line.get_xdata()) for ax in one.figure.axes for line in ax.get_lines()) or any(
-        ax.patches or ax.collections for ax in one.figure.axes
-    )
 
 
 # Every figure draws, or says in its place why it is empty.
@@ -244,95 +176,6 @@ def test_a_latex_head_is_in_words(optimizers: Selection) -> None:
     assert r"\caption{optimizers (weight decay 0, optimizer sgd): " in text and "0.0," not in text
 
 
-# Labels, bands, ticks, titles.
-
-
-def test_axes_say_in_words_what_they_show(drawn: dict[str, NamedFigure]) -> None:
-    assert [axis_label(name) for name in ("test/top1", "val/top5", "train/loss", "mine/acc_$")] == [
-        "test accuracy, top-1 (%)", "validation accuracy, top-5 (%)", "training loss", r"mine/acc_\$",
-    ]  # fmt: skip
-    assert in_unicode(axis_label("distance/relative")) == "‖x - x*‖² / ‖x⁰ - x*‖²"
-    found = {name: one.figure.axes[0] for name, one in drawn.items()}
-    ax = found["robustness-weight_decay-0-optimizer-sam"]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == (r"radius $\rho$", "test accuracy, top-1 (%)")
-    stability = found["stability-lr-scheduler-constant-weight_decay-0-optimizer-sam"]
-    assert stability.get_xlabel() == r"step size $\gamma$"
-    assert found["gamma-weight_decay-0-optimizer-sgd"].get_ylabel() == r"step size $\gamma$"
-
-
-def test_bands_are_named_and_stay_within_what_an_accuracy_can_be(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, lambda c: [0.999 if c.seed else 0.9]))
-    for one in figures(selection):
-        if one.name.startswith(("robustness", "stability", "curves")):
-            for band in (band for ax in one.figure.axes for band in ax.collections):
-                heights = band.get_paths()[0].vertices[:, 1]
-                assert heights.max() == 100 and heights.min() > 0, one.name
-            assert "band of ± std" in one.figure.get_suptitle().replace("\N{NO-BREAK SPACE}", " ").replace("\n", " ")
-            assert "the band is ± one sample std, cut off at 0 and 100 %" in one.caption
-    low, high = ends(np.array([1.0]), np.array([3.0]), "test/loss")
-    assert (low[0], high[0]) == (-2.0, 4.0), "a loss is not cut"
-
-
-def test_every_panel_has_ticks_with_numbers(tmp_path: Path) -> None:
-    radii = {"parameters": {**PARAMETERS, "rho": {"values": [0.05, 0.1, 0.4]}}}
-    selection = select(sweep(tmp_path, by_lr, **radii, seeds=1))
-    for width in ("page", "column"):
-        for one in figures(selection, width=width):
-            FigureCanvasAgg(one.figure).draw()
-            names = [ax.yaxis.label for ax in one.figure.axes if ax.get_ylabel()] + [one.figure._supylabel]  # type: ignore[attr-defined]
-            sides = [text.get_window_extent() for text in names if text is not None]
-            assert not any(a.overlaps(b) for a, b in itertools.combinations(sides, 2)), f"{one.name}: two names of axes"
-            for ax in (ax for ax in one.figure.axes if ax.get_visible() and one.name != "score"):
-                assert any(label.get_text() for label in ax.get_yticklabels()), f"{one.name}: no numbers at the left"
-                if is_at_foot(ax):
-                    labels = [label for label in ax.get_xticklabels() if label.get_text() and label.get_visible()]
-                    boxes = [label.get_window_extent() for label in labels]
-                    assert boxes, f"{one.name}: no numbers at the foot"
-                    assert all(a.x1 <= b.x0 for a, b in itertools.pairwise(boxes)), f"{one.name}: over each other"
-
-
-def is_at_foot(ax: Axes) -> bool:
-    """Whether no other panel stands below one."""
-    own = ax.get_subplotspec()
-    others = [other.get_subplotspec() for other in ax.figure.axes if other.get_visible()]
-    return own is not None and not any(
-        other.rowspan.start == own.rowspan.start + 1 and other.colspan.start == own.colspan.start
-        for other in others
-        if other is not None
-    )
-
-
-def test_texts_of_the_score_figure_do_not_lie_over_each_other(
-    optimizers: Selection, drawn: dict[str, NamedFigure]
-) -> None:
-    small = only(optimizers, {"scheduler": "constant", "optimizer": "sam,usam"})
-    for one, groups in ((drawn["score"], 4), (list(figures(small, width="column"))[-1], 4)):
-        FigureCanvasAgg(one.figure).draw()
-        (ax,) = one.figure.axes
-        tall = [label.get_window_extent() for label in ax.get_yticklabels() if label.get_text()]
-        assert len(tall) == groups
-        boxes = [*tall, ax.xaxis.label.get_window_extent(), one.figure._suptitle.get_window_extent()]  # type: ignore[attr-defined]
-        boxes += [legend.get_window_extent() for legend in one.figure.legends]
-        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-
-
-def test_titles_break_between_words_and_only_words_without_room_within() -> None:
-    text = (
-        "made, weight decay 0: best epoch, mean and band of n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3, selected on test"
-    )
-    for longest in (12, 20, 36):
-        lines = wrapped(text, longest).split("\n")
-        assert " ".join(lines) == text and all(len(line) <= longest for line in lines)
-    assert wrapped("a_rather_long-name.of/one:word 0.0005", 12).split("\n") == [
-        "a_rather_",
-        "long-name.",
-        "of/one:word",
-        "0.0005",
-    ]
-    assert all(len(line) <= 12 for line in wrapped("x" * 30 + " a_rather_long-name.of/one:word", 12).split("\n"))
-    assert r"\$" in wrapped(drawable("x" * 11 + "$" + "y" * 11), 12), "an escape stays whole"
-
-
 # One figure over all optimizers, and --cols, --by, --only.
 
 
@@ -395,99 +238,6 @@ def test_the_commands_take_cols_by_and_only(tmp_path: Path, optimizers: Selectio
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert "robustness-scheduler-polyak-weight_decay-0-optimizer-sam.svg" in written
     assert not any("0.0005" in name or "usam" in name for name in written)
-
-
-# From Python.
-
-
-def test_rows_of_several_tables_are_refused_with_the_fields_that_differ(optimizers: Selection) -> None:
-    cells, metric = optimizers.cells, optimizers.metric
-    with_radius = cells[cells["rho"].notna()]
-    for call in (
-        lambda: plot_robustness(with_radius, metric, Figure().subplots()),
-        lambda: plot_heatmap(with_radius, metric, Figure().subplots(), "scheduler", "rho"),
-        lambda: plot_stability(optimizers.candidates, "lr", metric, Figure().subplots()),
-    ):
-        with pytest.raises(UserError, match=r"rows share .*; they differ in .*weight_decay"):
-            call()
-    with pytest.raises(UserError, match=r"cells of several tables: two are .* with weight_decay=0\.0 and 0\.0005"):
-        row_verdicts(optimizers, cells)
-    with pytest.raises(UserError, match="cells of several tables"):
-        mean_std_table(optimizers, cells)
-    lines = ["optimizer", "scheduler", "weight_decay"]
-    ax = plot_robustness(cells, metric, Figure().subplots(), lines=lines)
-    assert len(ax.get_legend_handles_labels()[1]) == 12, "named as lines they may stand together"
-    for _, table in subtables(optimizers):
-        assert all(verdict.best != verdict.runner_up for verdict in row_verdicts(optimizers, table))
-
-
-def test_cells_without_a_radius_are_points_and_beside_others_levels(optimizers: Selection) -> None:
-    zero = optimizers.cells[optimizers.cells["weight_decay"] == 0]
-    ax = plot_robustness(zero[zero["optimizer"] == "sgd"], "test/top1", Figure().subplots())
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["constant", "polyak"]
-    heights = [box.lines[0].get_ydata()[0] for box in ax.containers]
-    assert heights == pytest.approx([88.0, 93.0])
-
-
-def test_a_text_is_one_field_wherever_fields_are_asked_for(pulled: RunSet, tmp_path: Path) -> None:
-    selection = select(pulled)
-    assert Layout.of(selection, "scheduler", "rho") == Layout.of(selection, ["scheduler"], ["rho"])
-    assert mean_std_table(selection, rows="scheduler", cols="rho").index.name == "scheduler"
-    (verdict, _) = row_verdicts(selection, selection.cells)
-    assert verdict.text("rho", "test/top1").startswith("rho 0.1: polyak over constant")
-    assert set(pulled.columns("test/top1")) == {"trial_id", "test/top1"}
-    assert {path.suffix for path in save_all(selection, tmp_path, kinds="svg")} == {".svg", ".csv"}
-    ax = plot_robustness(selection.cells, "test/top1", Figure().subplots(), lines="scheduler")
-    assert ax.get_legend_handles_labels()[1] == ["constant", "polyak"]
-
-
-def test_plots_make_axes_where_none_are_given(pulled: RunSet) -> None:
-    selection = select(pulled)
-    history = pulled.history.merge(pulled.runs[["trial_id", "scheduler"]], on="trial_id")
-    polyak = selection.cells.assign(gamma_b=1.0)[selection.cells["scheduler"] == "polyak"]
-    candidates = selection.candidates[selection.candidates["scheduler"] == "constant"]
-    for ax in (
-        plot_robustness(selection.cells, "test/top1"),
-        plot_stability(candidates, "lr", "test/top1"),
-        plot_heatmap(polyak, "test/top1"),
-        plot_scores(robustness_scores(selection), "test/top1"),
-        polysweep.plot_curves(history, "test/top1"),
-        polysweep.plot_gamma(history),
-        polysweep.plot_shares(history),
-    ):
-        assert ax.figure.number in plt.get_fignums() and ax.has_data()  # type: ignore[union-attr]
-    empty = selection.cells.iloc[:0]
-    for ax in (
-        plot_robustness(empty, "test/top1"),
-        plot_scores(pd.DataFrame(), "test/top1"),
-        plot_heatmap(empty.assign(gamma_b=[]), "x"),
-    ):
-        assert ax.texts
-    plt.close("all")
-
-
-def test_a_generator_that_is_broken_off_leaves_the_settings_of_matplotlib(pulled: RunSet) -> None:
-    before = dict(mpl.rcParams)
-    generator = figures(select(pulled))
-    next(generator)
-    assert dict(mpl.rcParams) == before, "also between two figures"
-    mpl.rcParams["lines.linewidth"] = before["lines.linewidth"] + 1
-    try:
-        next(generator)
-        assert mpl.rcParams["lines.linewidth"] == before["lines.linewidth"] + 1, "what the user sets in between stays"
-    finally:
-        mpl.rcParams["lines.linewidth"] = before["lines.linewidth"]
-    generator.close()  # type: ignore[attr-defined]
-    assert dict(mpl.rcParams) == before
-
-
-def test_importing_the_plots_changes_no_setting_of_matplotlib() -> None:
-    code = (
-        "import matplotlib as mpl; mpl.use('svg'); before = dict(mpl.rcParams)\n"
-        "import polysweep.analysis.report.html, polysweep.analysis.theory.figures, seaborn\n"
-        "assert dict(mpl.rcParams) == before and mpl.get_backend() == 'svg'"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_figures_of_the_report_have_captions_in_words(optimizers: Selection) -> None:

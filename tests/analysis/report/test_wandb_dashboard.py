@@ -79,17 +79,17 @@ def test_a_view_is_created_once_and_then_brought_up_to_date(
 
 
 def test_the_command_creates_updates_and_only_prints(
-    wandb_server: Wandb, tmp_path: Path, run: Callable[..., Any], monkeypatch: Any
+    wandb_server: Wandb, tmp_path: Path, run_here: Callable[..., Any], monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "p")
     sweep(tmp_path / "store", by_lr)
-    printed = run("dashboard", "made", "--store", tmp_path / "store", "--dry-run", preexec_fn=None)
+    printed = run_here("dashboard", "made", "--store", tmp_path / "store", "--dry-run")
     assert printed.returncode == 0 and len(panels(json.loads(printed.stdout))) == 9
-    missing = run("dashboard", "made", "--store", tmp_path / "store", preexec_fn=None)
+    missing = run_here("dashboard", "made", "--store", tmp_path / "store")
     assert missing.returncode == 2 and "dashboard: lab/p: Project `lab/p` not found" in missing.stderr
     wandb_server.load("p", as_runs(Store(str(tmp_path / "store")), "made"))
     for word in ("created", "updated"):
-        done = run("dashboard", "made", "--store", tmp_path / "store", preexec_fn=None)
+        done = run_here("dashboard", "made", "--store", tmp_path / "store")
         assert done.returncode == 0 and done.stdout.startswith(f"{word} http"), done.stderr
 
 

@@ -24,22 +24,22 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
      "unknown tuned", "no seeds", "no epochs", "bad name", "bayes without metric",
      "an empty range", "probabilities that do not sum to one"],
 )  # fmt: skip
-def test_a_wrong_spec_is_one_line_and_exit_code_2(run: Run, tmp_path: Path, command: str, case: str) -> None:
+def test_a_wrong_spec_is_one_line_and_exit_code_2(run_here: Run, tmp_path: Path, command: str, case: str) -> None:
     text, line, words = WRONG[case]
     (tmp_path / "file.yaml").write_text(text)
-    answer = run(command, "file.yaml", "--store", "store")
+    answer = run_here(command, "file.yaml", "--store", "store")
     assert_user_error(answer, f"error: file.yaml:{line}: ", *words)
     assert len(answer.stderr.splitlines()) == 1
     assert not (tmp_path / "store/sweeps").exists(), "nothing was launched"
 
 
-def test_a_missing_spec_is_named(run: Run) -> None:
+def test_a_missing_spec_is_named(run_here: Run) -> None:
     for command in ("plan", "launch"):
-        assert_user_error(run(command, "nowhere.yaml"), "nowhere.yaml: no such file")
+        assert_user_error(run_here(command, "nowhere.yaml"), "nowhere.yaml: no such file")
 
 
 def test_an_unknown_sweep_is_named_with_those_there_are(
-    run: Run, tmp_path: Path, spec_file: Callable[..., Path]
+    run_here: Run, tmp_path: Path, spec_file: Callable[..., Path]
 ) -> None:
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.sweeps.store.store import Store
@@ -47,18 +47,18 @@ def test_an_unknown_sweep_is_named_with_those_there_are(
     spec = SweepSpec.load(spec_file())
     Store(str(tmp_path / "store")).write_sweep(spec)
     for command in (["status"], ["table"], ["plot", "--out", "x"], ["report", "--out", "x.html"]):
-        answer = run(command[0], "smal", *command[1:], "--store", "store")
+        answer = run_here(command[0], "smal", *command[1:], "--store", "store")
         assert_user_error(answer, "no sweep 'smal'", "it has: small")
-    assert_user_error(run("table", "any", "--store", "empty"), "no sweep 'any'", "it has: none")
+    assert_user_error(run_here("table", "any", "--store", "empty"), "no sweep 'any'", "it has: none")
 
 
-def test_a_store_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_named(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "file.yaml").write_text(GOOD)
     for store in ("taken", "/proc/store", "s3://bucket/store"):
-        assert_user_error(run("launch", "file.yaml", "--store", store), store)
+        assert_user_error(run_here("launch", "file.yaml", "--store", store), store)
     settings = ["task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak"]
-    assert_user_error(run("train", *settings, "--store", "taken"), "taken")
+    assert_user_error(run_here("train", *settings, "--store", "taken"), "taken")
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def test_a_store_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> No
         (["lunch"], ["lunch"]),
     ],
 )
-def test_a_wrong_argument_is_named(run: Run, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+def test_a_wrong_argument_is_named(run_here: Run, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     (tmp_path / "file.yaml").write_text(GOOD)
-    assert_user_error(run(*arguments), *words)
+    assert_user_error(run_here(*arguments), *words)
 
 
-def test_more_cores_than_there_are_is_refused(run: Run, tmp_path: Path) -> None:
+def test_more_cores_than_there_are_is_refused(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
-    answer = run("launch", "file.yaml")
+    answer = run_here("launch", "file.yaml")
     assert answer.returncode == 2 and "launch.cpus: 4096" in answer.stderr and "Traceback" not in answer.stderr
 
 
-def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None:
+def test_plan_and_status_print_one_json_object(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD)
-    planned = json.loads(run("plan", "file.yaml", "--store", "store", "--json").stdout)
+    planned = json.loads(run_here("plan", "file.yaml", "--store", "store", "--json").stdout)
     assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks", "extension", "estimate"}
     assert len(planned["trials"]) == planned["counts"]["new"] == 18
     assert set(planned["trials"][0]) == {"trial_id", "cell", "config", "state"}
@@ -112,7 +112,7 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
         "18 new, 0 interrupted, 0 running, 0 done",
         "stacks would start",
     ):
-        assert words in run("plan", "file.yaml", "--store", "store").stdout
+        assert words in run_here("plan", "file.yaml", "--store", "store").stdout
 
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.sweeps.store.store import Store
@@ -124,7 +124,7 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
         planned["trials"][0]["trial_id"],
         [{**dict.fromkeys(HISTORY_COLUMNS), "epoch": e, "test/top1": v} for e, v in ((1, 0.5), (2, 0.4))],
     )
-    shown = json.loads(run("status", "file", "--store", "store", "--json").stdout)
+    shown = json.loads(run_here("status", "file", "--store", "store", "--json").stdout)
     assert set(shown) >= {"sweep", "counts", "cells", "trials"}
     assert shown["cells"][0] == {
         "cell": {"rho": 0.1, "scheduler": "constant"}, "counts": {"finished": 1, "new": 5}, "best": 0.5,
@@ -134,30 +134,32 @@ def test_plan_and_status_print_one_json_object(run: Run, tmp_path: Path) -> None
         "outcome": "finished",
         "epoch": 2,
     }
-    assert "0.5000" in run("status", "file", "--store", "store").stdout
+    assert "0.5000" in run_here("status", "file", "--store", "store").stdout
 
 
 @pytest.mark.parametrize(("lr_min", "what"), [("0.01", "the constant step size under another name"), ("0.1", "rises")])
-def test_a_cosine_that_never_falls_is_refused_with_the_reason(run: Run, tmp_path: Path, lr_min: str, what: str) -> None:
+def test_a_cosine_that_never_falls_is_refused_with_the_reason(
+    run_here: Run, tmp_path: Path, lr_min: str, what: str
+) -> None:
     cosine = GOOD.replace("{value: constant}, lr:", f"{{value: cosine}}, lr_min: {{value: {lr_min}}}, lr:")
     (tmp_path / "file.yaml").write_text(cosine)
-    answer = run("plan", "file.yaml")
+    answer = run_here("plan", "file.yaml")
     assert answer.returncode == 2 and len(answer.stderr.splitlines()) == 1
     assert f"file.yaml:11: lr_min: {lr_min} is not below lr = 0.01" in answer.stderr and what in answer.stderr
     settings = ("task=digits", "model=mlp", "optimizer=sgd", "scheduler=cosine", "lr=0.01", f"lr_min={lr_min}")
-    assert run("train", *settings).returncode == 2
+    assert run_here("train", *settings).returncode == 2
 
 
-def test_what_may_not_be_meant_is_warned_of(run: Run, tmp_path: Path) -> None:
+def test_what_may_not_be_meant_is_warned_of(run_here: Run, tmp_path: Path) -> None:
     polyak = GOOD.replace("epochs: {value: 2}", "epochs: {value: 2}\n  momentum: {values: [0.0, 0.9]}")
     assert polyak != GOOD
     (tmp_path / "file.yaml").write_text(polyak)
-    answer = run("plan", "file.yaml")
+    answer = run_here("plan", "file.yaml")
     assert answer.returncode == 0
     assert answer.stderr.count("warning: momentum with scheduler polyak: the step size is derived") == 1
 
 
-def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run: Run, tmp_path: Path) -> None:
+def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run_here: Run, tmp_path: Path) -> None:
     """It held cosine rows that are refused now; what was recorded of them stays readable."""
     cosine = GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
     (tmp_path / "file.yaml").write_text(cosine)
@@ -175,15 +177,15 @@ def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run
         schema = [old_names, {**old_names, "epoch": 2, "gamma/zero_share": 1.0}]
         store.write_history(trial.trial_id, schema)
     before = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
-    assert "6 finished trials are stalled" in run("status", "file", "--store", "store").stdout, "those of polyak"
-    table = run("table", "file", "--store", "store")
+    assert "6 finished trials are stalled" in run_here("status", "file", "--store", "store").stdout, "those of polyak"
+    table = run_here("table", "file", "--store", "store")
     assert table.returncode == 0 and "**50.00 +- 0.00** (3/3, 3 stalled)" in table.stdout, table.stderr
-    assert run("plot", "file", "--store", "store", "--out", "plots").returncode == 0
+    assert run_here("plot", "file", "--store", "store", "--out", "plots").returncode == 0
     assert (tmp_path / "plots" / "ascent-gain.csv").exists()
-    assert run("launch", "file.yaml", "--store", "store").returncode == 2
+    assert run_here("launch", "file.yaml", "--store", "store").returncode == 2
     assert {path: path.read_bytes() for path in before} == before, "nothing is rewritten"
 
 
-def test_the_store_comes_from_the_environment(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_comes_from_the_environment(run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYSWEEP_STORE", str(tmp_path / "elsewhere"))
-    assert "elsewhere" in run("status", "any").stderr
+    assert "elsewhere" in run_here("status", "any").stderr

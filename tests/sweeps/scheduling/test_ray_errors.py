@@ -26,9 +26,9 @@ def test_rays_errors_are_one_line_with_their_cause_first() -> None:
     assert cause_of(wrapped) == "a machine is short of memory (5.34GB used / 23.54GB)"
     assert not is_memory(RuntimeError("CUDA out of memory")), "that is the device's, and the worker's to mend"
     for error, words in (
-        (wrapped, "Ray: a machine is short of memory (5.34GB used / 23.54GB); the same command resumes"),
-        (RaySystemError("the raylet\nis gone"), "Ray: System error: the raylet; the same command resumes"),
-        (RayActorError(), "Ray: a worker process died; the same command resumes"),
+        (wrapped, "Ray: a machine is short of memory (5.34GB used / 23.54GB); rerun the same command to resume"),
+        (RaySystemError("the raylet\nis gone"), "Ray: System error: the raylet; rerun the same command to resume"),
+        (RayActorError(), "Ray: a worker process died; rerun the same command to resume"),
     ):
         with pytest.raises(UserError) as told, one_line_errors():
             raise error
@@ -45,7 +45,7 @@ def test_what_tune_says_of_a_worker_is_cut_to_its_cause() -> None:
         + "x" * 999
     )
     assert cause_of(RuntimeError(traceback)) == "RuntimeError: can't allocate memory"
-    assert cause_of(RuntimeError(killed)).startswith("a worker process was killed, by somebody or by the kernel")
+    assert cause_of(RuntimeError(killed)).startswith("a worker process was killed, by a user or by the kernel")
     assert len(cause_of(RuntimeError("x" * 1287))) < 310
 
 

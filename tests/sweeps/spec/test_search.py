@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from polysweep.sweeps.spec.hyperband import Hyperband, goes_on, mean_curve
+from polysweep.sweeps.spec.hyperband import Hyperband, mean_curve, survives
 from polysweep.sweeps.spec.parameter import Parameter
 from polysweep.sweeps.spec.search import Observation, distinct_draws, draw, propose
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -214,10 +214,10 @@ def test_rungs_are_where_wandb_has_them() -> None:
 
 def test_one_of_eta_goes_on_by_the_best_value_so_far() -> None:
     curves = [[0.1, 0.2], [0.5, 0.3], [0.2, 0.4], [0.1, 0.1], [0.9]]
-    going = [goes_on(own, [c for c in curves if c is not own], 2, 2, "maximize") for own in curves if len(own) >= 2]
+    going = [survives(own, [c for c in curves if c is not own], 2, 2, "maximize") for own in curves if len(own) >= 2]
     assert going == [False, True, True, False], "0.9 has not come as far; the best of 0.5 and 0.3 counts"
-    assert goes_on([3.0, 1.0], [[2.0, 2.0], [1.0, 5.0]], 2, 3, "minimize"), "ties go on"
-    assert goes_on([0.1, 0.1], [], 2, 3, "maximize"), "the first one has nobody to be compared with"
+    assert survives([3.0, 1.0], [[2.0, 2.0], [1.0, 5.0]], 2, 3, "minimize"), "ties go on"
+    assert survives([0.1, 0.1], [], 2, 3, "maximize"), "the first one has nobody to be compared with"
 
 
 def test_a_point_is_as_far_as_its_slowest_seed_and_ends_where_one_diverges() -> None:

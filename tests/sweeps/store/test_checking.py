@@ -17,11 +17,11 @@ from polysweep.sweeps.store.checking import (
     checked_beat,
     checked_point,
     checked_record,
-    history_table,
     listed_trials,
     parse_json,
 )
 from polysweep.sweeps.store.files import StoreError, UnreadableError
+from polysweep.sweeps.store.history_file import history_table
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import HISTORY_COLUMNS
 from tests.support.inprocess import polysweep

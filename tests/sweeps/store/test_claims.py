@@ -54,7 +54,7 @@ def test_every_write_of_a_superseded_claim_is_refused(root: str, write: Callable
     superseded = old.claim(ID)
     assert superseded is not None
     write_all(old, superseded, 1)
-    successor = new.claim(ID, over=1)
+    successor = new.claim(ID, supersedes=1)
     assert successor is not None
     write_all(new, successor, 2)
     before = contents(new)
@@ -79,7 +79,7 @@ def test_locally_the_storage_refuses_before_the_successor_has_written_anything(
         real(file)
         if not taken:
             taken.append(True)
-            taken.append(Store(str(tmp_path)).claim(ID, over=1))
+            taken.append(Store(str(tmp_path)).claim(ID, supersedes=1))
 
     monkeypatch.setattr(os, "fsync", overtaken)
     with pytest.raises(NotOursError):
@@ -116,7 +116,7 @@ def test_in_an_object_store_a_refused_holder_changes_nothing_however_late_its_su
     def overtaken(folder: str) -> Any:
         found = real(folder)
         if not taken:
-            taken.append(new.claim(ID, over=1))
+            taken.append(new.claim(ID, supersedes=1))
             write_all(new, taken[0], 3)
         return found
 

@@ -146,7 +146,7 @@ def test_a_claim_of_another_machine_is_stale_when_its_heartbeat_stands_still_on_
     assert store.owner(ID) is not None, "it has beaten since"
     clock[0] = now + 161
     assert store.owner(ID) is None
-    assert not claim.is_held() or store.claim(ID, over=1) is not None
+    assert not claim.is_held() or store.claim(ID, supersedes=1) is not None
 
 
 def test_this_process_is_not_dead_and_a_finished_one_is() -> None:

@@ -1,7 +1,8 @@
-"""Offline runs: `wandb sync`, the real one, gives the server every row once, whatever became of a trial."""
+"""Offline runs: written whole, and `wandb sync`, the real one, gives the server every row once."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import pytest
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.store.record import BEGUN
 from polysweep.sweeps.store.store import Store
-from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs
+from polysweep.sweeps.tracking import offline_runs as offline
+from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs, remove_unfinished, write_offline
 from polysweep.sweeps.tracking.sync import OfflineWriter, complete, upload
 from tests.support.loopback_wandb import Wandb
-from tests.support.wandb_runs import CONFIG, put
+from tests.support.project import ROOT
+from tests.support.wandb_runs import CONFIG, HISTORY, assert_complete, described, put
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
 FLAT = {CONFIG.trial_id: CONFIG.flat()}
@@ -135,3 +138,59 @@ def test_a_writer_that_is_told_to_drop_what_waits_ends(store: Store) -> None:
     writer.ended(CONFIG.trial_id)
     writer._thread.join(60)
     assert not writer._thread.is_alive() and offline_runs(store.wandb_folder) == set()
+
+
+def test_an_offline_run_is_complete_and_readable(tmp_path: Path) -> None:
+    written = write_offline(tmp_path / "wandb", described(CONFIG, ["small"]), HISTORY, "finished", 1.8e9)
+    assert written.parent == tmp_path / "wandb"
+    assert_complete(written, CONFIG, epochs=3, exit_code=0)
+    assert offline_runs(tmp_path / "wandb") == {CONFIG.trial_id}
+    assert [path.name for path in (tmp_path / "wandb").iterdir()] == [written.name], "nothing else lies there"
+
+
+def test_writing_a_run_again_changes_nothing(tmp_path: Path) -> None:
+    def files() -> list[tuple[Path, int]]:
+        """Without the log of wandb's own service, which writes it when it likes."""
+        found = (path for path in tmp_path.rglob("*") if path.name != "debug-core.log")
+        return sorted((path, path.stat().st_mtime_ns) for path in found)
+
+    first = write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9)
+    before = files()
+    assert write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9) == first
+    assert files() == before
+
+
+def test_of_two_writers_of_one_run_one_wins(tmp_path: Path) -> None:
+    """The second comes while the first is between looking and renaming."""
+    winner: list[Path] = []
+
+    def first(live: Any, outcome: str) -> None:
+        monkeypatch.undo()
+        close(live, outcome)
+        winner.append(write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9))
+
+    close = offline.close_run
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(offline, "close_run", first)
+        assert write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9) == winner[0]
+    assert [path.name for path in tmp_path.iterdir()] == [winner[0].name]
+    assert_complete(winner[0], CONFIG, 3, 0)
+
+
+def test_what_a_killed_writer_left_is_removed_and_written_again(tmp_path: Path) -> None:
+    code = (
+        "import sys, os, wandb, polysweep.sweeps.tracking.offline_runs as t; from pathlib import Path\n"
+        "from tests.support.wandb_runs import CONFIG, HISTORY, described\n"
+        "t.close_run = lambda *_: os._exit(1)\n"
+        "t.write_offline(Path(sys.argv[1]), described(CONFIG), HISTORY, 'finished', 1.8e9)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, check=False, timeout=60)
+    assert offline_runs(tmp_path) == set()
+    assert list(tmp_path.glob(".aside-*"))
+    with next(tmp_path.glob(".aside-*/lock")).open() as lock:  # as long as its writer lives, it stays
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        remove_unfinished(tmp_path)
+        assert list(tmp_path.iterdir())
+    remove_unfinished(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert_complete(write_offline(tmp_path, described(CONFIG), HISTORY, "finished", 1.8e9), CONFIG, 3, 0)

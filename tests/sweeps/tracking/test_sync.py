@@ -124,9 +124,9 @@ def test_a_server_that_refuses_everything_is_one_error(store: Store, wandb_serve
 def test_an_answer_that_cannot_be_read_is_not_taken_for_nothing(store: Store, wandb_server: Wandb) -> None:
     """A ValueError in a look-up says that there is no such project only where it says so."""
     wandb_server.load("polysweep", [{"name": IDS[0], "history": ['{"_step": "one"}'], "complete": True}])
-    with pytest.raises(UserError, match="the W&B server does not say what it has of lab/polysweep"):
+    with pytest.raises(UserError, match="the W&B server does not list the runs of lab/polysweep"):
         Server().runs(IDS)
-    with pytest.raises(UserError, match="does not say"):
+    with pytest.raises(UserError, match="does not list"):
         upload(store, FLATS)
     assert len(wandb_server.dump()["runs"]) == 1, "nothing was uploaded"
 
@@ -139,7 +139,7 @@ def test_tags_that_the_server_refuses_are_counted_as_missing(
     monkeypatch.setattr("polysweep.sweeps.tracking.wandb_server.TIMEOUT_SECONDS", 2)
     wandb_server.fail(403, only="UpsertBucket")
     counts = upload(store, FLATS)
-    assert counts.tagged == 0 and counts.failed == tuple(IDS) and "gets no tags" in counts.why
+    assert counts.tagged == 0 and counts.failed == tuple(IDS) and "cannot be tagged" in counts.why
     wandb_server.recover()
     assert upload(store, FLATS).tagged == 6
 

@@ -187,7 +187,7 @@ def test_a_claim_made_since_the_plan_is_not_taken_over(trained: str) -> None:
     seen = slow.state("0123456789abcdef")
     assert Store(trained).claim("0123456789abcdef") is not None
     assert seen.generation == 0
-    assert slow.claim("0123456789abcdef", over=seen.generation) is None
+    assert slow.claim("0123456789abcdef", supersedes=seen.generation) is None
 
 
 def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(trained: str) -> None:
@@ -196,7 +196,7 @@ def test_a_worker_whose_claim_was_taken_over_writes_nothing_more(trained: str) -
     store = Store(trained)
     lost = sorted(records(trained))[0]
     kept = sorted(records(trained))[1]
-    taken = store.claim(lost, over=1)
+    taken = store.claim(lost, supersedes=1)
     assert taken is not None
     store.write_record(lost, {**(store.record(lost) or {}), "claim": 2, "mark": "the new holder's"})
     before = store.files.read(f"trials/{lost}/record.json")
@@ -266,8 +266,8 @@ def test_a_trial_that_one_sweep_has_stopped_goes_on_in_another_and_stays_stopped
     configs = tuple(trial.config.canonical() for trial in first.trials)
     run = StackRun(Job(trained, configs, 2, sweeps=("first",), early=True))
     run.advance()
-    assert store.decide("first", ids, 1, False, {"epoch": 1}) is False
-    assert store.decide("first", ids, 1, True, {"epoch": 1}) is False, "a decision is made once"
+    assert store.search.decide("first", ids, 1, False, {"epoch": 1}) is False
+    assert store.search.decide("first", ids, 1, True, {"epoch": 1}) is False, "a decision is made once"
     run.close()
     assert [(r["outcome"], r["epoch"]) for r in records(trained).values()] == [("stopped", 1)] * 2
     assert {state.state for state in store.states(first).values()} == {"stopped"}

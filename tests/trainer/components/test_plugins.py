@@ -23,7 +23,7 @@ from tests.support.results import records
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, run: Run) -> None:
+def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, run: Run, run_here: Run) -> None:
     """As stacks of two; alone they are in the tests below."""
     with (lab / "mine.yaml").open("a") as spec:
         spec.write("launch: {stack: 2}\n")
@@ -31,9 +31,9 @@ def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, 
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "mine: 8 finished" in answer.stdout
     assert {record["width"] for record in records(lab / "store").values()} == {2}
-    table = run("table", "mine", "--store", "store").stdout
+    table = run_here("table", "mine", "--store", "store").stdout
     assert "my_lab.rules:DecSPS" in table.splitlines()[2]
-    assert "nothing to start" in run("launch", "mine.yaml", "--store", "store", "--wandb", "disabled").stdout
+    assert "nothing to start" in run_here("launch", "mine.yaml", "--store", "store", "--wandb", "disabled").stdout
 
 
 def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
@@ -141,10 +141,10 @@ def test_an_option_of_the_wrong_name_or_type_is_named(lab: Path) -> None:
         own(model="my_lab.nets:convnet", model_options={"channels": "many"})
 
 
-def test_a_mistake_in_a_spec_is_one_line_with_file_and_line(lab: Path, run: Run) -> None:
+def test_a_mistake_in_a_spec_is_one_line_with_file_and_line(lab: Path, run_here: Run) -> None:
     path = lab / "mine.yaml"
     path.write_text(path.read_text().replace("my_lab.asam:ASAM", "my_lab.asam:Asam"))
-    answer = run("launch", "mine.yaml", "--store", "store")
+    answer = run_here("launch", "mine.yaml", "--store", "store")
     assert answer.returncode == 2
     assert answer.stderr.strip().splitlines() == [answer.stderr.strip()]
     assert answer.stderr.startswith("error: mine.yaml:5: optimizer: 'my_lab.asam:Asam': my_lab.asam has no Asam")

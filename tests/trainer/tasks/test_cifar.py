@@ -1,4 +1,4 @@
-"""Augmentation against torchvision's own operations, CIFAR's files, held-out splits."""
+"""CIFAR's files: decoded once, fetched, damaged; held-out splits."""
 
 from __future__ import annotations
 
@@ -17,92 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch import Tensor
-from torchvision.transforms import functional as TF
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError, DataError
-from polysweep.trainer.streams import epoch_order
 from polysweep.trainer.tasks import cifar as cifar_module
-from polysweep.trainer.tasks.augmentation import cut_out, epoch_draws
-from polysweep.trainer.tasks.cifar import MEAN, STD
-from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.loading import load_task
 from tests.support import mini_cifar
-
-CIFAR = {
-    "task": "tests.support.mini_cifar:cifar10", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": 0.1,
-    "batch_size": 32, "epochs": 2,
-}  # fmt: skip
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A data folder with the archives of the miniature."""
-    mini_cifar.write_archives(tmp_path / "data")
-    return tmp_path / "data"
-
-
-def torchvision_image(task: Classification, at: int, draws: Tensor, cutout: int) -> Tensor:
-    """The image under torchvision's operations with these draws."""
-    top, left, mirrored, row, column = draws.tolist()
-    image = TF.crop(TF.pad(Image.fromarray(task.train.images[at].numpy()), [4]), top, left, 32, 32)
-    image = TF.normalize(TF.to_tensor(TF.hflip(image) if mirrored else image), list(MEAN), list(STD))
-    if not cutout:
-        return image
-    up, down = max(row - cutout // 2, 0), min(row + cutout // 2, 32)
-    first, last = max(column - cutout // 2, 0), min(column + cutout // 2, 32)
-    return TF.erase(image, up, first, down - up, last - first, torch.zeros(()))
-
-
-@pytest.mark.parametrize("augmentation", ["crop+flip", "crop+flip+cutout"])
-def test_every_pixel_of_every_row_is_torchvisions_on_the_same_draws(data: Path, augmentation: str) -> None:
-    task = mini_cifar.cifar10(data, 0.1).to(torch.device("cpu"), torch.float32)
-    size = len(task.train)
-    order, draws = epoch_order([3, 4], 2, size), epoch_draws([3, 4], 2, size, (3, 32, 32))
-    images, labels = task.mini_batch(order, draws, augmentation)
-    assert images.shape == (2, size, 3, 32, 32) and labels.shape == (2, size)
-    cutout = 16 if augmentation.endswith("cutout") else 0
-    for row in range(2):
-        for n in range(size):
-            at = int(task.train.positions(order[row, n]))
-            assert torch.equal(images[row, n], torchvision_image(task, at, draws[row, n], cutout))
-            assert labels[row, n] == task.train.labels[at]
-
-
-def test_without_augmentation_an_image_is_torchvisions_normalised_one(data: Path) -> None:
-    task = mini_cifar.cifar10(data, 0.0).to(torch.device("cpu"), torch.float32)
-    images, _ = task.mini_batch(torch.arange(80).view(1, 80), None, "none")
-    for n in range(80):
-        expected = TF.normalize(TF.to_tensor(Image.fromarray(task.train.images[n].numpy())), list(MEAN), list(STD))
-        assert torch.equal(images[0, n], expected)
-    assert images[0].is_contiguous(memory_format=torch.channels_last), "the layout that convolutions want on a CPU"
-
-
-def test_cutout_is_cut_off_at_the_edge() -> None:
-    images = torch.ones(3, 1, 8, 8)
-    draws = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 4, 4], [0, 0, 0, 7, 7]], dtype=torch.int16)
-    assert (cut_out(images, draws, 4) == 0).sum((1, 2, 3)).tolist() == [4, 16, 9]
-
-
-def test_draws_are_uniform_named_and_shared_by_rows_of_one_seed() -> None:
-    draws = epoch_draws([0, 0, 1], 1, 20_000, (3, 32, 32))
-    assert draws.shape == (3, 20_000, 5)
-    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
-    assert not torch.equal(draws[0], epoch_draws([0], 2, 20_000, (3, 32, 32))[0])
-    for column, end in enumerate((9, 9, 2, 32, 32)):
-        counts = draws[0, :, column].long().bincount(minlength=end)
-        assert len(counts) == end
-        assert (counts - 20_000 / end).abs().max() < 5 * (20_000 / end) ** 0.5, "five standard deviations"
-
-
-def test_draws_are_pinned() -> None:
-    """They are part of what `NUMERICS` promises."""
-    assert epoch_draws([0], 1, 50_000, (3, 32, 32))[0, :2].tolist() == PINNED_DRAWS
-
-
-PINNED_DRAWS = [[0, 3, 0, 6, 25], [3, 1, 0, 21, 14]]
+from tests.support.cifar_images import CIFAR
+from tests.support.cifar_images import data as data
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])

@@ -1,0 +1,193 @@
+"""Rounds of Ray Tune: first what is free, then what other launches held and have left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import ray
+from ray import tune
+
+from polysweep.sweeps.job import Job, LaunchOptions, RowProgress
+from polysweep.sweeps.planning.stacks import StackPlan
+from polysweep.sweeps.scheduling.job_queue import JobQueue
+from polysweep.sweeps.scheduling.progress import Progress
+from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory
+from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher
+from polysweep.sweeps.store.launches import LaunchLease
+from polysweep.sweeps.store.provenance import THIS_VERSION
+from polysweep.sweeps.store.states import State, TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.sync import OfflineWriter
+from polysweep.sweeps.worker.signals import Interruption
+from polysweep.trainer.components.registry import import_paths
+from polysweep.trainer.errors import UserError
+
+WAIT_SECONDS: Final = 1.0
+FRUITLESS_ROUNDS: Final = 2
+MEMORY_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Waits between rounds whose workers all ended because a machine was short of memory."""
+INFRASTRUCTURE_RETRIES: Final = 3
+"""How often Tune restarts a job whose worker or node has died; after that the next round takes it up."""
+
+
+class Rounds:
+    """Runs one Tune experiment after another until no trial is left, or the work is to end."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        store: Store,
+        options: LaunchOptions,
+        folder: str,
+        progress: Progress,
+        interruption: Interruption,
+        offline: OfflineWriter | None,
+        lease: LaunchLease,
+    ) -> None:
+        self._queue = queue
+        self._store = store
+        self._options = options
+        self._folder = folder
+        self._progress = progress
+        self._interruption = interruption
+        self._watcher = Watcher(progress, interruption, offline)
+        self._lease = lease
+        self._standing: object = None  # where all trials stood before the last round
+        self._fruitless = 0  # rounds in a row that have changed nothing
+        self._errors: Sequence[Exception] = []  # of the last round's jobs
+
+    def run(self) -> None:
+        """One round after another. Raises `UserError` if they keep failing for reasons that are not the trials' own."""
+        while not self._interruption.is_over:
+            states = self._queue.states()
+            self._progress.grow(self._queue.spec)
+            self._progress.refresh(states)
+            plan = self._queue.begin(states)
+            running = [state for state in states.values() if state.state == State.RUNNING]
+            if self._queue.has_more(plan):
+                if not self._is_worth_a_round(states):
+                    return
+                self._errors = self._fit()
+            elif running and not self._queue.target_reached:
+                owners = ", ".join(sorted({state.holder for state in running}))
+                self._progress.note(f"waiting for {len(running)} trials that {owners} runs")
+                time.sleep(WAIT_SECONDS)
+            else:
+                return
+
+    def _is_worth_a_round(self, states: Mapping[str, TrialState]) -> bool:
+        """Whether another round may change something. If the last one lacked memory, waits until there may be some."""
+        standing = {trial_id: (state.state, state.width, state.epoch) for trial_id, state in states.items()}
+        self._fruitless = self._fruitless + 1 if standing == self._standing else 0
+        self._standing = standing
+        if any(map(is_memory, self._errors)):
+            self._wait_for_memory()
+            return True
+        if self._fruitless < FRUITLESS_ROUNDS:
+            return True
+        if self._errors:
+            raise UserError(first_error(self._errors))
+        return False
+
+    def _wait_for_memory(self) -> None:
+        """A worker that Ray ends because memory is short is preempted: its stack continues when there may be some.
+
+        Raises `UserError` if several rounds in a row have changed nothing.
+        """
+        cause = cause_of(next(filter(is_memory, self._errors)))
+        if self._fruitless >= len(MEMORY_SECONDS):
+            raise UserError(
+                f"{cause}, and Ray ends every worker there: free some, or lower launch.concurrency or launch.stack; "
+                f"{RESUME}"
+            )
+        deadline = time.monotonic() + MEMORY_SECONDS[self._fruitless]
+        while time.monotonic() < deadline and not self._interruption.is_over:
+            self._progress.note(f"waiting: {cause}")
+            time.sleep(WAIT_SECONDS)
+
+    def _next_job(self) -> dict[str, Any] | None:
+        """The next job as the config of a Tune trial."""
+        if self._interruption.is_over:
+            return None
+        job = self._queue.next()
+        if job is None:
+            return None
+        stacks, states = job
+        if self._queue.spec.method == "bayes":
+            self._progress.grow(self._queue.spec)
+        return {"jobs": [asdict(self._job(stack, states)) for stack in stacks]}
+
+    def _job(self, stack: StackPlan, states: Mapping[str, TrialState]) -> Job:
+        spec = self._queue.spec
+        return Job(
+            store=self._store.root,
+            configs=tuple(trial.config.canonical() for trial in stack.trials),
+            width=stack.width,
+            epoch=stack.epoch,
+            sweeps=(spec.name,),
+            launch=self._lease.id,
+            supersedes={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
+            device=spec.launch.device,
+            data=self._queue.data,
+            threads=spec.launch.cpus,
+            checkpoint_seconds=spec.launch.checkpoint_seconds,
+            keep=spec.launch.keep,
+            metric=spec.metric.name,
+            goal=spec.metric.goal,
+            stop_file=self._lease.stop_file,
+            max_failures=spec.launch.max_failures,
+            early=spec.early_terminate is not None,
+            patience=self._store.files.patience,
+        )
+
+    def _update(self, rows: list[RowProgress]) -> list[str]:
+        ended = self._queue.update(rows)
+        last = {row.trial_id: row for row in rows}
+        self._progress.update([RowProgress(t, last[t].epoch, State.STOPPED, {}) for t in ended if t in last])
+        return ended
+
+    def _fit(self) -> Sequence[Exception]:
+        """One Tune experiment; returns when all its jobs have ended or the work was interrupted.
+
+        Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
+        """
+        launch = self._queue.spec.launch
+        tuner = tune.Tuner(
+            tune.with_resources(StackTrainable, {"cpu": launch.cpus, "gpu": launch.gpus}),
+            param_space={
+                "online": self._options.wandb == "online",
+                "path": import_paths(),
+                "version": THIS_VERSION,
+            },
+            tune_config=tune.TuneConfig(
+                reuse_actors=True,
+                num_samples=-1,
+                search_alg=JobSearcher(self._next_job),
+                scheduler=Pruner(self._update),
+                max_concurrent_trials=launch.concurrency or (self._slots() if self._queue.spec.by_points else None),
+            ),
+            run_config=tune.RunConfig(
+                storage_path=self._folder,
+                stop=self._watcher,
+                callbacks=[self._watcher],
+                verbose=1 if self._options.verbose else 0,
+                failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        )
+        try:
+            # Tune returns a text if it cannot unpickle what a worker raised.
+            return [e if isinstance(e, Exception) else RuntimeError(e) for e in tuner.fit().errors]
+        except Exception as error:  # Tune does not expect this one; actors that it has lost end by themselves
+            if not is_memory(error):
+                raise
+            return [error.with_traceback(None)]
+
+    def _slots(self) -> int:
+        """Stacks that there is room for."""
+        present, launch = ray.cluster_resources(), self._queue.spec.launch
+        slots = int(present.get("CPU", 1)) // launch.cpus
+        return max(1, min(slots, int(present.get("GPU", 0) / launch.gpus)) if launch.gpus else slots)

@@ -1,0 +1,138 @@
+"""What must hold between the keys of a spec: each check raises `SpecError` at the line of the offending key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from polysweep.sweeps.spec.fields import Launch, Metric, SpecFields
+from polysweep.sweeps.spec.hyperband import Hyperband
+from polysweep.sweeps.spec.parsing import MAX_TRIALS, Parameters
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError
+from polysweep.trainer.components.options import MAX_STACK
+from polysweep.trainer.components.plugins import component, metrics_of
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import expected
+from polysweep.trainer.text import brief
+
+_NESTED: Final[Mapping[str, type[BaseModel]]] = {"launch": Launch, "metric": Metric, "early_terminate": Hyperband}
+"""The keys whose value is a mapping with keys of its own."""
+
+
+def check_fields(spec: SpecFields, where: Source) -> None:
+    """Everything that can be checked before the spec is expanded."""
+    _check_tuned(spec, where)
+    _check_variants(spec, where)
+    for path, parameters in _parameters_by_path(spec):
+        _check_method(spec, path, parameters, where)
+    _check_number_of_trials(spec, where)
+    if spec.by_points and spec.launch.stack not in ("auto", len(spec.seeds)):
+        raise where.error(
+            ("launch", "stack"),
+            f"launch.stack: {spec.launch.stack}, but with bayes or early_terminate a stack is one point with its "
+            f"{len(spec.seeds)} seeds; leave it out",
+        )
+
+
+def check_metric(spec: SpecFields, configs: Iterable[TrialConfig], where: Source) -> None:
+    """Whether each of these configs measures the metric."""
+    name = spec.metric.name
+    for config in configs:
+        if name.startswith("val/") and not config.val_fraction:
+            raise where.error(("metric",), f"metric {name!r} requires val_fraction > 0: no data is held out")
+        logged = metrics_of(component("task", config.task))
+        if name not in logged:
+            raise where.error(("metric",), f"task {config.task!r} does not log {name!r}; {expected('', logged)}")
+
+
+def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Source) -> None:
+    """A search must not optimize a metric that nobody has chosen."""
+    if "metric" in data:
+        return
+    for key, what, is_used in (
+        ("method", "method 'bayes'", spec.method == "bayes"),
+        ("early_terminate", "early_terminate", spec.early_terminate is not None),
+    ):
+        if is_used:
+            raise where.error((key,), f"{what} requires a 'metric': {{name: ..., goal: maximize or minimize}}")
+
+
+def validation_error(error: ValidationError, where: Source) -> SpecError:
+    """The first thing that pydantic refuses in a spec, in one line."""
+    first = error.errors()[0]
+    path: KeyPath = first["loc"]
+    if first["type"] == "extra_forbidden":
+        keys = list(_NESTED[str(path[0])].model_fields)
+        return where.error(path, f"unknown key {brief(path[-1])} under {path[0]!r}; {expected(path[-1], keys)}")
+    if path[:2] == ("launch", "stack"):
+        return where.error(
+            path,
+            f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(first['input'])}",
+        )
+    name = ".".join(str(part) for part in path)
+    got = "" if first["type"] == "missing" else f" (got {brief(first['input'])})"
+    return where.error(path, f"{name}: {first.get('ctx', {}).get('error') or first['msg']}{got}")
+
+
+def _check_tuned(spec: SpecFields, where: Source) -> None:
+    for index, name in enumerate(spec.tuned):
+        if name not in spec.written or name == "seed":
+            raise where.error(
+                ("tuned", index),
+                f"tuned: {brief(name)} is not a parameter of this sweep; {expected(name, spec.written)}",
+            )
+
+
+def _check_variants(spec: SpecFields, where: Source) -> None:
+    for index, variant in enumerate(spec.variants):
+        for name in variant.keys() & spec.parameters.keys():
+            raise where.error(
+                ("variants", index, name),
+                f"{name!r} is both in 'parameters' and in a variant; give it once",
+            )
+
+
+def _parameters_by_path(spec: SpecFields) -> Iterator[tuple[KeyPath, Parameters]]:
+    yield ("parameters",), spec.parameters
+    for index, variant in enumerate(spec.variants):
+        yield ("variants", index), variant
+
+
+def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, where: Source) -> None:
+    """Whether every entry fits the method."""
+    for name, parameter in parameters.items():
+        if spec.method == "grid" and parameter.grid is None:
+            raise where.error(
+                (*path, name),
+                f"{name!r}: the values of {parameter.kind} cannot be listed, and a grid needs {{value: x}} or "
+                "{values: [x, ...]}; or use method: random",
+            )
+        if spec.method != "random" and parameter.probabilities is not None:
+            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only")
+        if spec.method == "bayes" and name == "seed":
+            raise where.error((*path, name), "'seed' is not searched; use seeds")
+
+
+def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
+    """Whether the number of trials is known, is a multiple of the seeds, and is not too large."""
+    seeds = len(spec.seeds)
+    if spec.run_cap is None and spec.method != "grid":
+        raise where.error(
+            ("method",),
+            f"method {spec.method!r} requires run_cap (total number of trials); without it the sweep never ends",
+        )
+    if spec.run_cap is not None and spec.run_cap % seeds:
+        low = spec.run_cap - spec.run_cap % seeds
+        raise where.error(
+            ("run_cap",),
+            f"run_cap: {spec.run_cap} is not a multiple of the {seeds} seeds; use {low or seeds} or {low + seeds}",
+        )
+    count = spec.run_cap or sum(
+        math.prod(len(parameter.grid or ()) for parameter in space.values()) * (1 if "seed" in space else seeds)
+        for space in spec.space
+    )
+    if count > MAX_TRIALS:
+        raise where.error((), f"{count} trials; a sweep has at most {MAX_TRIALS}")

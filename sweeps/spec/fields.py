@@ -1,0 +1,106 @@
+"""The keys of a spec file and the types of their values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from polysweep.sweeps.spec.hyperband import Hyperband
+from polysweep.sweeps.spec.parsing import Parameters
+from polysweep.sweeps.spec.search import Space
+from polysweep.sweeps.spec.sweep import NAME_PATTERN, Selector
+from polysweep.trainer.components.options import Count, PathText, Width, number
+from polysweep.trainer.history import METRICS
+
+IGNORED: Final = ("program", "command")
+"""Keys of a W&B sweep that mean nothing here: polysweep has its own trainer."""
+
+Amount = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=0, strict=True)]
+_SEEDS_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True},
+    ]
+}
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Metric(Selector, Strict):
+    """What selects the best epoch and the tuned parameters."""
+
+    name: Literal[METRICS]  # type: ignore[valid-type]
+    goal: Literal["maximize", "minimize"]
+    target: Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)] | None = None
+    """Once a trial reaches it, no further trial is started."""
+
+
+class Launch(Strict):
+    """How trials are run; nothing here changes what a trial is, except that `stack` fixes K at its first start."""
+
+    stack: Literal["auto"] | Width = "auto"  # trials per stack, K
+    cpus: Count = 1  # cores, and torch threads, per stack
+    gpus: Amount = 0  # GPUs per stack; a fraction shares one
+    concurrency: Count | None = None  # stacks at once, by default as many as there is room for
+    max_failures: Whole = 3  # how often a trial is retried, from its checkpoint, after an error of its own
+    data_dir: PathText | None = None  # folder of the data sets
+    checkpoint_seconds: Amount = 1.0  # least time between checkpoints
+    keep: Literal["last", "best", "none"] = "last"  # which checkpoint is kept after the end; best: by the metric
+
+    @property
+    def device(self) -> str:
+        """Where a stack's tensors are stored."""
+        return "cuda" if self.gpus else "cpu"
+
+
+class SpecFields(Strict):
+    """The keys of a spec file, each value checked by itself."""
+
+    name: Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$")]
+    method: Literal["grid", "random", "bayes"] = "grid"
+    metric: Metric = Metric(name="test/top1", goal="maximize")
+    parameters: Parameters
+    variants: list[Parameters] = [{}]  # conditional parameters: each variant has its own
+    tuned: list[str] = []  # chosen once per cell by the mean over seeds
+    seeds: Annotated[list[int], WithJsonSchema(_SEEDS_SCHEMA)] = [0]
+    run_cap: Count | None = None  # total number of trials
+    early_terminate: Hyperband | None = None
+    search_seed: Whole = 0  # of random draws and of bayes
+    rename: dict[str, str] = {}  # foreign parameter names: `{learning_rate: lr}`
+    description: str | None = None
+    project: str | None = None  # of W&B, unless WANDB_PROJECT is set
+    entity: str | None = None  # of W&B, unless WANDB_ENTITY is set
+    program: Any = None
+    command: Any = None
+    launch: Launch = Launch()
+
+    @property
+    def ignored(self) -> list[str]:
+        """The keys in the file that mean nothing here."""
+        return [key for key in IGNORED if getattr(self, key) is not None]
+
+    @property
+    def space(self) -> Space:
+        """By variant, its parameters and the shared ones; the seed is not among them."""
+        return [{**self.parameters, **variant} for variant in self.variants]
+
+    @property
+    def points(self) -> int | None:
+        """How many points `run_cap` allows; None if it sets no limit."""
+        return None if self.run_cap is None else self.run_cap // len(self.seeds)
+
+    @property
+    def by_points(self) -> bool:
+        """Whether one stack is one point with all its seeds, because results decide what is run."""
+        return self.method == "bayes" or self.early_terminate is not None
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The parameters in the order of the file."""
+        return tuple(dict.fromkeys([*self.parameters, *(name for variant in self.variants for name in variant)]))

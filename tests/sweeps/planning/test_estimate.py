@@ -1,0 +1,45 @@
+"""Time and cost of what is left, from what has been trained."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polysweep.sweeps.planning.estimate import Estimate, estimate
+from polysweep.sweeps.planning.plan import Plan, plan
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from tests.support.made_trials import fake
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SpecFile = Callable[..., Path]
+
+
+def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_same_device(
+    run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polysweep.trainer.device import device_model
+
+    def estimated(made: Plan) -> Estimate:
+        return estimate(made.stacks, made.states, made.spec.settings.launch, store)
+
+    store = Store(str(tmp_path / "store"))
+    spec = SweepSpec.load(spec_file(launch={"stack": 2, "concurrency": 2}))
+    made = plan(spec, store.states(spec))
+    assert "no estimate: no finished trial" in str(estimated(made))
+    assert "no estimate" in run_here("plan", tmp_path / "small.yaml", "--store", "store").stdout
+    first = SweepSpec.load(spec_file(seeds=1, launch={"stack": 2}))
+    told = {"signature": first.trials[0].signature}
+    fake(store, first, provenance={"device_model": "another processor"}, **told)
+    made = plan(spec, store.states(spec))
+    assert estimated(made).wall_hours is None, "another device says nothing"
+    fake(store, first, provenance={"device_model": device_model("cpu")}, **told)
+    made = plan(spec, store.states(spec))
+    found = estimated(made)
+    # Six trials are left, in three stacks of 3 epochs of 2 s, two at once; six have taken 6 s each in stacks of two.
+    assert (found.stacks, found.known, found.trials) == (3, 3, 6)
+    assert found.device_hours == pytest.approx(18 / 3600) and found.wall_hours == pytest.approx(9 / 3600)
+    assert found.spent_hours == pytest.approx(18 / 3600)
