@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from polysweep.sweeps.commands.options import checked_path
+from polysweep.trainer.errors import UserError
 
 SourceArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A sweep's name, or the wandb://ENTITY/PROJECT or .../TAG of a pull.")
@@ -41,3 +43,19 @@ OnlyOption = Annotated[
 ]
 WidthOption = Annotated[str, typer.Option("--width", help="page, column or screen.")]
 DEFAULT_CACHE = "./polysweep-cache"
+
+
+def split_fields(text: str | None) -> list[str] | None:
+    """The parts of `a,b`."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_where(texts: Sequence[str]) -> dict[str, str]:
+    """By field its value, of each `FIELD=VALUE`. Raises `UserError` for anything else."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UserError(f"--where: {text!r}; expected FIELD=VALUE, such as gamma_b=1.0")
+        values[name] = value
+    return values

@@ -21,16 +21,18 @@ from polysweep.analysis.command_options import (
     SourceArgument,
     WhereOption,
     WidthOption,
+    parse_where,
+    split_fields,
 )
 from polysweep.sweeps.commands.options import DEFAULT_STORE, StoreOption, open_store
 from polysweep.sweeps.console import say, warn
 from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from polysweep.analysis.data.frames import RunSet
-    from polysweep.analysis.published.comparison import Published
+    from polysweep.analysis.published.cells import Published
     from polysweep.analysis.tables.selection import Selection
 
 app = typer.Typer()
@@ -63,7 +65,7 @@ def pull(
     What is not given is as at the last pull of the address.
     """
     from polysweep.analysis.data.address import Address, parse_filter, parse_mapping
-    from polysweep.analysis.data.from_wandb import counts
+    from polysweep.analysis.data.frames import counts
     from polysweep.analysis.data.pulling import pull as pull_runs
 
     Address.parse(address)
@@ -72,7 +74,7 @@ def pull(
     with _progress() as progress:
         pulled = pull_runs(
             address, store=store, cache=cache, spec=spec, filters=filters, mapping=names, metric=metric, goal=goal,
-            tuned=_fields(tuned), ignore=_fields(ignore), progress=progress,
+            tuned=split_fields(tuned), ignore=split_fields(ignore), progress=progress,
         )  # fmt: skip
     protocol = pulled.protocol
     say(f"{address}: {len(pulled.runs)} runs: {counts(pulled)}; {int(pulled.runs['run.rows'].sum())} history rows")
@@ -104,7 +106,7 @@ def table(
     from polysweep.analysis.tables.layout import Layout
 
     selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
-    layout = Layout.of(selection, _fields(rows), _fields(cols), _fields(by))
+    layout = Layout.of(selection, split_fields(rows), split_fields(cols), split_fields(by))
     text = render(selection, format_, layout, intervals=intervals)
     for warning in edge_warnings(selection):
         warn(warning)
@@ -139,7 +141,13 @@ def plot(
     selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
     beside = None if theirs is None else published_of(theirs, selection)
     paths = save_all(
-        selection, out, kinds=_fields(kinds) or (), width=width, published=beside, cols=_fields(cols), by=_fields(by)
+        selection,
+        out,
+        kinds=split_fields(kinds) or (),
+        width=width,
+        published=beside,
+        cols=split_fields(cols),
+        by=split_fields(by),
     )
     for warning in edge_warnings(selection):
         warn(warning)
@@ -164,7 +172,7 @@ def compare(
 
     theirs = _published(published, published_seeds)
     assert theirs is not None
-    found = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=_pairs(where or []))
+    found = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=parse_where(where or []))
     say(render_compared(found, format_))
 
 
@@ -185,7 +193,7 @@ def report(
     from polysweep.analysis.report.html import write_report
 
     theirs = _published(published, published_seeds)
-    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, _pairs(where or []))
+    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, parse_where(where or []))
     say(out)
 
 
@@ -202,11 +210,11 @@ def theory(
     from polysweep.analysis.figures.files import require_kinds, write
     from polysweep.analysis.tables.spreadsheet import to_csv
     from polysweep.analysis.theory.checks import checks, methods
-    from polysweep.analysis.theory.curves import lines_of
     from polysweep.analysis.theory.figures import theory_figures
+    from polysweep.analysis.theory.lines import lines_of
     from polysweep.analysis.theory.text import render_theory
 
-    wanted = _fields(kinds) or ()
+    wanted = split_fields(kinds) or ()
     require_kinds(wanted)
     selection = _select(name, store, cache, None, "last", None)
     lines = lines_of(selection)
@@ -266,24 +274,9 @@ def _only(selection: Selection, texts: Sequence[str] | None) -> Selection:
 
 
 def _published(name: str | None, seeds: int) -> Published | None:
-    from polysweep.analysis.published.comparison import load_published
+    from polysweep.analysis.published.cells import load_published
 
     return None if name is None else load_published(name, seeds)
-
-
-def _fields(text: str | None) -> list[str] | None:
-    """`a,b` as its parts."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _pairs(texts: Sequence[str]) -> Mapping[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise UserError(f"--where: {text!r}; expected FIELD=VALUE, such as gamma_b=1.0")
-        found[name] = value
-    return found
 
 
 class _progress:  # noqa: N801  # used as a function

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from polysweep.analysis.figures.plots import plot_scores as plot_scores
     from polysweep.analysis.figures.plots import plot_stability as plot_stability
     from polysweep.analysis.figures.scores import robustness_scores as robustness_scores
+    from polysweep.analysis.published.cells import load_published as load_published
     from polysweep.analysis.published.comparison import compare as compare
-    from polysweep.analysis.published.comparison import load_published as load_published
     from polysweep.analysis.report.html import write_report as write_report
     from polysweep.analysis.tables.choice import select as select
     from polysweep.analysis.tables.layout import Layout as Layout
@@ -74,7 +74,8 @@ _MODULES: Final = {
     "analysis.figures.gallery": ("figures",),
     "analysis.figures.plots": ("plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
     "analysis.figures.scores": ("robustness_scores",),
-    "analysis.published.comparison": ("compare", "load_published"),
+    "analysis.published.cells": ("load_published",),
+    "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
     "analysis.tables.choice": ("select",),
     "analysis.tables.layout": ("Layout", "subtables"),

@@ -42,7 +42,7 @@ class File:
 
     @classmethod
     def open(cls, path: Path) -> File:
-        """Raises `FileNotFoundError` where there is none."""
+        """Raises `FileNotFoundError` for a missing file."""
         return cls(path.name, parquet.ParquetFile(path, memory_map=True))
 
 
@@ -76,30 +76,25 @@ class Cached:
         """By trial id its row."""
         return {trial_id: at for at, trial_id in enumerate(runs_of(self.runs))}
 
-    def said(self, key: str) -> str:
-        """What was saved with it under a name, empty where nothing was."""
+    def metadata(self, key: str) -> str:
+        """The metadata saved under a key; an empty text if there is none."""
         return ((self.runs.schema.metadata or {}).get(key.encode()) or b"").decode()
 
     def updated(self, ids: Sequence[str], runs: pa.Table, history: pa.Table) -> Cached:
         """The runs `ids` in their order: those of `runs` with their `history`, all others as they are here."""
-        rows = np.asarray(runs["rows"].to_numpy(), dtype=np.int64)
-        placed = runs.append_column("shard", pa.array(np.full(len(rows), len(self.shards), dtype=np.int64)))
-        placed = placed.append_column("start", pa.array(np.cumsum(rows) - rows))
         fresh = set(runs_of(runs))
         here = self.places
-        keep = [here[trial_id] for trial_id in ids if trial_id not in fresh]
-        if keep:
-            kept = self.runs.take(pa.array(keep, pa.int64())).replace_schema_metadata(None)
-            placed = joined([kept, placed]) if placed.num_rows else kept
-        at = {trial_id: place for place, trial_id in enumerate(runs_of(placed))}
-        placed = placed.take(pa.array([at[trial_id] for trial_id in ids], pa.int64()))
-        total = int(np.sum(placed["rows"].to_numpy()))
-        if keep and len(self.shards) < MOST_SHARDS and history.num_rows <= SMALL * total:
-            return Cached(placed, (*self.shards, history))
-        used = (*self.shards, history) if keep else (history,)
-        if not keep:
-            placed = _replace(placed, "shard", np.zeros(placed.num_rows, dtype=np.int64))
-        return Cached(placed, used).compact()
+        kept = self.runs.take(pa.array([here[trial_id] for trial_id in ids if trial_id not in fresh], pa.int64()))
+        shards = (*self.shards, history) if kept.num_rows else (history,)
+        added = _placed(runs, len(shards) - 1)
+        tables = [table for table in (kept.replace_schema_metadata(None), added) if table.num_rows]
+        updated = Cached(_in_order(joined(tables) if tables else added, ids), shards)
+        return updated if kept.num_rows and self._takes_a_shard(history, updated) else updated.compact()
+
+    def _takes_a_shard(self, history: pa.Table, updated: Cached) -> bool:
+        """Whether a change is small enough, and the shards few enough, to leave those that there are as they are."""
+        rows = int(np.sum(updated.runs["rows"].to_numpy()))
+        return len(self.shards) < MOST_SHARDS and history.num_rows <= SMALL * rows
 
     def compact(self) -> Cached:
         """The same in one shard, the runs one after the other."""
@@ -132,7 +127,7 @@ class Cache:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Between reading and replacing it: another process waits. Where nothing can be written nothing is locked."""
+        """Holds the lock between reading and replacing the cache; does nothing if the folder cannot be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / "lock")
@@ -178,15 +173,15 @@ class Cache:
         sizes = np.array([shard.source.metadata.num_rows for shard in shards], dtype=np.int64)
         shard, start, rows = (runs[name].to_numpy() for name in ("shard", "start", "rows"))
         if len(rows) and (start + rows > sizes[shard]).any():
-            raise ValueError("a history has not the rows that runs.parquet counts")
+            raise ValueError("a history does not have the rows that runs.parquet counts")
         return Cached(runs, tuple(shards))
 
     def _say(self, error: Exception) -> None:
         reason = " ".join(str(error).split())
-        warn(f"the cache {self.folder} is damaged and is made anew: {reason}")
+        warn(f"the cache {self.folder} is damaged and is rebuilt: {reason}")
 
     def save(self, made: Cached, **metadata: str) -> Cached:
-        """Replace what is there. Where nothing can be written the result is kept in memory only, which is said."""
+        """Replaces the cache. If it cannot be written, warns, and keeps the result in memory only."""
         names = [
             shard.name if isinstance(shard, File) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
         ]
@@ -228,6 +223,19 @@ def shard_columns(shard: File | pa.Table) -> list[str]:
     """The columns of a shard."""
     names: list[str] = shard.source.schema_arrow.names if isinstance(shard, File) else shard.column_names
     return names
+
+
+def _placed(runs: pa.Table, shard: int) -> pa.Table:
+    """The runs with where their rows are: in one shard, one run after the other."""
+    rows = np.asarray(runs["rows"].to_numpy(), dtype=np.int64)
+    placed = runs.append_column("shard", pa.array(np.full(len(rows), shard, dtype=np.int64)))
+    return placed.append_column("start", pa.array(np.cumsum(rows) - rows))
+
+
+def _in_order(runs: pa.Table, ids: Sequence[str]) -> pa.Table:
+    """The rows of a table of runs in the order of `ids`."""
+    row_of = {trial_id: row for row, trial_id in enumerate(runs_of(runs))}
+    return runs.take(pa.array([row_of[trial_id] for trial_id in ids], pa.int64()))
 
 
 def _replace(table: pa.Table, name: str, values: np.ndarray) -> pa.Table:

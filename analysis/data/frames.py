@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from polysweep.analysis.data.display import Displayed
 from polysweep.sweeps.spec.sweep import Range
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
@@ -24,7 +26,7 @@ EPOCHS: Final = ("best", "last")
 UNSCORED: Final = ("new", "diverged", "failed")
 """Outcomes of trials that have neither a best nor a last value."""
 AXES: Final = ("epoch", "_step")
-"""The columns that order a history: ours, and W&B's own where none is logged."""
+"""The columns that order a history: ours, or W&B's own if ours is not logged."""
 LOSSES: Final = frozenset(
     ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
      "suboptimality", "distance")
@@ -67,8 +69,8 @@ class SelectionRule:
         return self.goal == "maximize"
 
 
-@dataclass(frozen=True)
-class RunSet:
+@dataclass(frozen=True, repr=False)
+class RunSet(Displayed):
     """The runs of a study.
 
     `runs`: trial_id, sweep, outcome, every config field, `best_epoch`, `best/<column>` (at the best epoch of the
@@ -79,7 +81,12 @@ class RunSet:
     protocol: SelectionRule
     runs: pd.DataFrame
     load: Callable[[Sequence[str] | None], pa.Table]
-    """Reads columns of the history, all where None; a column that nobody logged is left out."""
+    """Reads columns of the history, all of them for None; a column that no run logged is left out."""
+
+    def headline(self) -> str:
+        """`made: 24 runs: 20 finished, 4 diverged; metric test/top1 (maximize)`."""
+        rule = self.protocol
+        return f"{rule.name}: {len(self.runs)} runs: {counts(self)}; metric {rule.metric} ({rule.goal})"
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -94,6 +101,12 @@ class RunSet:
     def logged(self) -> list[str]:
         """The columns that `best/` and `last/` have, in order."""
         return [name.removeprefix("last/") for name in self.runs.columns if str(name).startswith("last/")]
+
+
+def counts(pulled: RunSet) -> str:
+    """`70 finished, 2 diverged`."""
+    by_outcome = Counter(pulled.runs["outcome"].tolist())
+    return ", ".join(f"{count} {outcome}" for outcome, count in by_outcome.most_common())
 
 
 def names_of(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -199,7 +212,7 @@ def _of_step_sizes(history: pa.Table, lengths: np.ndarray, finished: np.ndarray)
 
 
 def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:
-    """By run the row at which a column has a value: `rows`, or the last one before it, of that run. Null where none.
+    """By run the row at which a column has a value: `rows`, or the last one before it, of that run; null if none has.
 
     Metrics that are logged by several calls stand in rows of their own.
     """

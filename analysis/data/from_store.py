@@ -70,7 +70,7 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
         old = keeper.load() if keeper else EMPTY
-        if old.said("columns") != COLUMNS:
+        if old.metadata("columns") != COLUMNS:
             old = EMPTY  # of an older version
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
         known = _known(old, stamps)
@@ -79,7 +79,7 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
         same = _same(old, stamps)
         changed = [trial for trial in sweep.trials if trial.trial_id not in same]
         said = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
-        is_scored = all(old.said(key) == value for key, value in said.items())
+        is_scored = all(old.metadata(key) == value for key, value in said.items())
         found = old
         if changed or runs_of(old.runs) != ids or not is_scored:
             runs, history = _read(changed, store, states, records, stamps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from polysweep.analysis.data.wandb_frames import Request, pulled_of
 from polysweep.sweeps.store.sweep_index import to_json
 from polysweep.trainer.errors import UserError
 
-__all__ = ["Request", "counts", "last_request", "pull_wandb", "read_wandb"]
+__all__ = ["Request", "last_request", "pull_wandb", "read_wandb"]
 
 
 def pull_wandb(
@@ -29,13 +28,13 @@ def pull_wandb(
 ) -> RunSet:
     """Fetch the runs that are new or have changed, and of their histories the new rows.
 
-    Raises `UserError` for an unknown project, where no run matches, and where a history has not the rows that the
-    server counts: what has arrived is kept.
+    Raises `UserError` for an unknown project, if no run matches, and if a history does not have as many rows as the
+    server counts; what has arrived is kept.
     """
     keeper = _cache(address, cache)
     with keeper.locked():
         old = keeper.load()
-        if old.said("filters") != json.dumps(request.filters, sort_keys=True):
+        if old.metadata("filters") != json.dumps(request.filters, sort_keys=True):
             old = EMPTY  # of other runs
         project = Project(address, request.filters)
         runs = project.runs()
@@ -44,7 +43,12 @@ def pull_wandb(
         known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp"]).to_pylist()}
         changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
         said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
-        if not changed and len(known) == len(runs) and old.said("request") == said["request"] and not old.said("short"):
+        if (
+            not changed
+            and len(known) == len(runs)
+            and old.metadata("request") == said["request"]
+            and not old.metadata("short")
+        ):
             return pulled_of(address, request, old)
         tables, short = _fetch(project, old, changed, progress)
         rows = {run_id: table.num_rows for run_id, table in tables.items()}
@@ -63,7 +67,7 @@ def pull_wandb(
                 raise UserError(_short(address, short))
             pulled = pulled_of(address, request, made)
         except UserError:  # what was fetched is kept, and what is wrong with the request is not
-            good = said["request"] if short else old.said("request")
+            good = said["request"] if short else old.metadata("request")
             keeper.save(made, **{**said, "request": good}, short=", ".join(short))
             raise
         keeper.save(made, **said, short="")
@@ -73,24 +77,24 @@ def pull_wandb(
 def read_wandb(address: Address, cache: Path) -> RunSet:
     """What the last pull fetched, without asking the server.
 
-    Raises `UserError` where nothing was pulled yet, or not all of it.
+    Raises `UserError` if the address has not been pulled yet, or not completely.
     """
     found = _cache(address, cache).load()
-    if not found.said("request"):
+    if not found.metadata("request"):
         raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
-    if found.said("short"):
-        raise UserError(_short(address, found.said("short").split(", ")))
+    if found.metadata("short"):
+        raise UserError(_short(address, found.metadata("short").split(", ")))
     return pulled_of(address, _request(found), found)
 
 
 def last_request(address: Address, cache: Path) -> Request | None:
     """What was asked for with the last pull, None where there was none."""
     found = _cache(address, cache).load()
-    return _request(found) if found.said("request") else None
+    return _request(found) if found.metadata("request") else None
 
 
 def _request(cached: Cached) -> Request:
-    given = json.loads(cached.said("request"))
+    given = json.loads(cached.metadata("request"))
     name = given.pop("name", None)
     if isinstance(given["spec"], str):  # of an older version: the text of a spec
         from polysweep.sweeps.spec.spec import SweepSpec
@@ -152,7 +156,7 @@ def _fetch(
         found[run.id] = come if kept is None else joined([kept, come.slice(1)])
         if not is_same or found[run.id].num_rows != run.rows:
             wrong.append(run)
-    if wrong:  # it was written anew, or is being written: once more, whole
+    if wrong:  # it was rewritten, or is being written: fetch all of it again
         again = [HistorySlice(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
         found |= dict(project.histories(again, lambda _: None))
         found |= {run.id: pa.table({}) for run in wrong if not run.rows}
@@ -193,9 +197,3 @@ def _past(old: Cached, changed: Sequence[RemoteRun]) -> dict[str, pa.Table]:
         run_id: history.slice(int(ends[at] - lengths[at]), lengths[at]).drop_columns(["trial_id"])
         for run_id, at in grown
     }
-
-
-def counts(pulled: RunSet) -> str:
-    """`70 finished, 2 diverged`."""
-    found = Counter(pulled.runs["outcome"].tolist())
-    return ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

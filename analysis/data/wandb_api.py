@@ -83,7 +83,7 @@ class Project:
     """The runs of an address."""
 
     def __init__(self, address: Address, filters: Mapping[str, Any]) -> None:
-        """Raises `UserError` where there is no key, or no server that takes it."""
+        """Raises `UserError` without a key, and if no server accepts it."""
         if not logged_in():
             raise UserError(f"{address}: no W&B key; set WANDB_API_KEY, or run `wandb login`")
         self.address = address
@@ -100,20 +100,26 @@ class Project:
         seen: dict[str, RemoteRun] = {}
         for _ in range(PASSES):
             pages = list(self._pages(_unseen(filters, seen)))
-            is_whole = not seen and len(pages) == 1 and pages[0][1] == len(pages[0][0])  # all of one moment
+            is_whole = not seen and _is_of_one_moment(pages)
             seen |= {run.id: run for page, _ in pages for run in page}
-            if is_whole:
-                break
-            if pages[-1][1] == 0:  # there is nothing that was not seen; but some of it may have been deleted meanwhile
-                if next(self._pages(filters, first=1))[1] == len(seen):
-                    break
-                there = {run.id for page, _ in self._pages([*filters, {"name": {"$in": list(seen)}}]) for run in page}
-                seen = {run_id: run for run_id, run in seen.items() if run_id in there}
-        else:
-            raise UserError(
-                f"{self.address}: the server counts other runs than it delivers, {PASSES} times; pull again"
-            )
-        return sorted(seen.values(), key=lambda run: (run.created, run.id))
+            left = pages[-1][1]  # how many the server counts that had not been seen before this pass
+            if is_whole or (left == 0 and self._count(filters) == len(seen)):
+                return sorted(seen.values(), key=lambda run: (run.created, run.id))
+            if left == 0:  # all have been seen, and the server counts fewer: some were deleted meanwhile
+                seen = self._still_there(filters, seen)
+        raise UserError(
+            f"{self.address}: the server's run count does not match the runs it lists, after {PASSES} attempts; "
+            "pull again"
+        )
+
+    def _count(self, filters: Sequence[Mapping[str, Any]]) -> int:
+        """How many runs match, as the server counts them."""
+        return next(self._pages(filters, first=1))[1]
+
+    def _still_there(self, filters: Sequence[Mapping[str, Any]], seen: Mapping[str, RemoteRun]) -> dict[str, RemoteRun]:
+        """Those of the runs that the server still lists."""
+        listed_now = {run.id for page, _ in self._pages([*filters, {"name": {"$in": list(seen)}}]) for run in page}
+        return {run_id: run for run_id, run in seen.items() if run_id in listed_now}
 
     def what_there_is(self) -> str:
         """Of a project of which no run matches: how many runs there are, their states and tags."""
@@ -235,6 +241,11 @@ def _batches(wanted: Sequence[HistorySlice]) -> Iterator[list[HistorySlice]]:
         rows += one.rows
     if batch:
         yield batch
+
+
+def _is_of_one_moment(pages: Sequence[tuple[list[RemoteRun], int]]) -> bool:
+    """Whether one page has every run that the server counted with it."""
+    return len(pages) == 1 and pages[0][1] == len(pages[0][0])
 
 
 def _unseen(filters: Sequence[Mapping[str, Any]], seen: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -86,7 +86,7 @@ class _Fetched:
         return [run["id"] for run in self.runs]
 
     def history(self, columns: Sequence[str] | None) -> pa.Table:
-        """Columns of the history, all where None, one run after the other."""
+        """Columns of the history, all of them for None, one run after the other."""
         older = {now: before for before, now in RENAMED.items()} if self.sweep is not None else {}
         asked = None if columns is None else [self.request.mapping.get(name, name) for name in columns]
         asked = asked and [*asked, *(older[name] for name in asked if name in older)]

@@ -1,4 +1,4 @@
-"""Axes that every figure can be read by: places of numbers and of words, ticks, and what is said where nothing is."""
+"""Axes that every figure can be read by: places of numbers and of words, ticks, and the text of empty ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _inches(ax: Axes) -> float:
 def log_y(ax: Axes, values: Sequence[Any] | np.ndarray) -> None:
     """A logarithmic y axis that has ticks with numbers also where the values span less than a decade.
 
-    Where not every value is positive, and where there is none, the axis stays linear.
+    The axis stays linear if a value is not positive, or without any value.
     """
     numbers = np.asarray(values, dtype=float)
     numbers = numbers[np.isfinite(numbers)]

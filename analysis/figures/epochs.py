@@ -10,6 +10,7 @@ import pandas as pd
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.figures.epoch_plots import QUANTILES
 from polysweep.analysis.tables.selection import Selection
+from polysweep.trainer.errors import UserError
 
 GAMMA: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
 
@@ -63,3 +64,10 @@ def perturbed(history: pd.DataFrame) -> pd.DataFrame:
         return history
     moves = history["ascent_gain"].fillna(0.0).ne(0.0).groupby(history["trial_id"]).transform("any")
     return history[moves]
+
+
+def require_history(selection: Selection) -> None:
+    """Raise `UserError` where no trial has an epoch to show: neither a result nor an end."""
+    runs = selection.pulled.runs
+    if not runs["best_epoch"].notna().any() and not runs["outcome"].isin(["diverged", "failed", "stopped"]).any():
+        raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")

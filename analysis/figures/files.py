@@ -51,7 +51,7 @@ def figure_name(kind: str, values: Mapping[str, Any]) -> str:
 def require_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
     """The kinds of file that are asked for.
 
-    Raises `UserError` for an unknown one, and where there is none.
+    Raises `UserError` for an unknown one, and for none.
     """
     asked = names_of(kinds)
     for kind in asked:

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.figures import captions, plots
 from polysweep.analysis.figures.epoch_plots import plot_curves, plot_gamma, plot_shares
-from polysweep.analysis.figures.epochs import GAMMA, chosen_history, over_epochs, perturbed
+from polysweep.analysis.figures.epochs import GAMMA, chosen_history, over_epochs, perturbed, require_history
 from polysweep.analysis.figures.files import NamedFigure, figure_name, require_kinds, write
-from polysweep.analysis.figures.lines import Looks, line_names
+from polysweep.analysis.figures.lines import Looks, by_value, line_names
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
 from polysweep.analysis.figures.styles import in_order, looks_of, one_at_a_time
@@ -56,7 +56,7 @@ def figures(
 ) -> Iterator[NamedFigure]:
     """Every figure of a selection, in order; `width` is that of a `page`, a `column` or a `screen`.
 
-    `tables`: how many tables have figures of their own, all where None. `cols`: the fields whose values name the lines,
+    `tables`: how many tables have figures of their own, all for None. `cols`: the fields whose values name the lines,
     by default the scheduler; `by`: those of one figure each. All else that varies makes more figures, as in the tables.
 
     Raises `UserError` for an unknown width or field, and for the radius in `cols` or `by`: it is the horizontal axis.
@@ -106,7 +106,7 @@ class _Sheet:
             if cells[COMPARED].nunique() < 2:
                 continue
             looks = looks_of(line_names(self.selection.cells, [COMPARED]))
-            panels = dict(_split(cells, "scheduler"))
+            panels = dict(by_value(cells, "scheduler"))
             figure, axes = grid(self.width, len(panels), 2 if self.width < 4 else 3, height=2.3)
             for (scheduler, rows), ax in zip(panels.items(), axes, strict=True):
                 plots.plot_robustness(rows, self._metric, ax, lines=COMPARED, looks=looks)
@@ -274,13 +274,6 @@ class _Sheet:
         return figure
 
 
-def _split(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """By value of a field, as text, its rows; those of all other values where it is missing."""
-    names = line_names(frame, [name])
-    for value in dict.fromkeys(names):
-        yield value, frame[names == value]
-
-
 def save_all(
     selection: Selection,
     folder: Path,
@@ -293,17 +286,10 @@ def save_all(
 ) -> list[Path]:
     """Write every figure, and the frame that it was drawn from as CSV.
 
-    Raises `UserError` for an unknown kind, width or field, where the folder cannot be written, or where nothing has
+    Raises `UserError` for an unknown kind, width or field, if the folder cannot be written, or if nothing has
     been trained yet.
     """
     asked = require_kinds(kinds)
     require_history(selection)
     drawn = figures(selection, width=width, published=published, cols=cols, by=by)
     return write(drawn, folder, asked)
-
-
-def require_history(selection: Selection) -> None:
-    """Raise `UserError` where no trial has an epoch to show: neither a result nor an end."""
-    runs = selection.pulled.runs
-    if not runs["best_epoch"].notna().any() and not runs["outcome"].isin(["diverged", "failed", "stopped"]).any():
-        raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")

@@ -86,3 +86,10 @@ def legend(ax: Axes) -> Axes:
 def scale_of(metric: str) -> int:
     """100 for an accuracy, which is shown in percent, else 1."""
     return 100 if is_accuracy(metric) else 1
+
+
+def by_value(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """By value of a field, as text, its rows; those of all other values where it is missing."""
+    names = line_names(frame, [name])
+    for value in dict.fromkeys(names):
+        yield value, frame[names == value]

@@ -1,6 +1,6 @@
 """The drawing of every plot: frames in, axes out. What is drawn is what the tables show.
 
-Each takes axes, or makes them where none are given, and returns them. `lines` are the fields whose values name the
+Each takes axes, or makes new ones, and returns them. `lines` are the fields whose values name the
 lines; `looks` gives each its look, where several plots share a legend. Axes without anything to draw say why.
 """
 
@@ -37,7 +37,7 @@ def plot_robustness(
 
     `cells` are rows of `Selection.cells`: the numbers of the table. A cell with diverged seeds carries a cross at its
     mean, one with stalled seeds a plus, one without a finished seed a cross at the foot. A cell without a radius (SGD)
-    is a level across the axes; where none has one, each line is a point. `published` has the columns rho, scheduler,
+    is a level across the axes; if no run has one, each line is a point. `published` has the columns rho, scheduler,
     mean and std, in percent for an accuracy: thin grey-edged lines beside ours.
 
     Raises `UserError` where two cells of a line share a radius: they are of several tables.

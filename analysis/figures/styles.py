@@ -35,7 +35,7 @@ def styled() -> Iterator[None]:
 
 
 def one_at_a_time(steps: Iterator[Any]) -> Iterator[Any]:
-    """What an iterator yields, each made in our style: whoever breaks off or draws in between has their own."""
+    """What an iterator yields, each made in our style; the caller keeps its own between items and at the end."""
     nothing = object()
     while True:
         with styled():
@@ -46,7 +46,7 @@ def one_at_a_time(steps: Iterator[Any]) -> Iterator[Any]:
 
 
 def axes_of(ax: Axes | None) -> Axes:
-    """The axes, or new ones of pyplot where none are given, so that a notebook shows them."""
+    """The axes, or new ones of pyplot for None, so that a notebook shows them."""
     if ax is not None:
         return ax
     from matplotlib import pyplot as plt  # here, because it looks for a screen

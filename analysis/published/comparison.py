@@ -1,79 +1,34 @@
-"""Published numbers beside ours, cell by cell. Pure but for reading the CSV."""
+"""Published numbers beside ours, cell by cell. Pure."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 
+from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet, plain
+from polysweep.analysis.published.cells import KEYS, TOP1, TOP5, Published, Reading
 from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS, cell_text
+from polysweep.analysis.tables.mean_std import cell_text
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.statistics import Sample, difference, untested
 from polysweep.trainer.errors import UserError, expected
-from polysweep.trainer.plain_file import read_plain_file
-from polysweep.trainer.text import brief
 
-FOLDER: Final = Path(__file__).parent
-KEYS: Final = ("optimizer", "model", "dataset", "weight_decay", "rho", "scheduler")
 TABLE: Final = ("optimizer", "model", "dataset", "weight_decay")
-LARGEST_CSV: Final = 2**26  # bytes
-NUMBERS: Final = ("weight_decay", "rho", "test_accuracy_mean", "test_accuracy_std")
-CAUTIONS: Final = (
-    "The paper says top-1, but its CIFAR-100 numbers are out of reach for it (a ResNet-32 has about 70 % top-1 and "
-    "91 % top-5), and they are nearly its CIFAR-10 numbers (difference 0.12 +- 0.29, r = 0.994). So CIFAR-10 is judged "
-    "by top-1, and CIFAR-100 in three readings: by top-1, by top-5, and beside our CIFAR-10.",
-    "The published value is that of the best test epoch, which is selected on the test set; a held-out protocol is "
-    "expected to score lower.",
-)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What of ours a published cell is held against: the accuracy `metric`, of `dataset` instead of its own."""
-
-    name: str
-    metric: str
-    dataset: str = ""
-
-
-TOP1: Final = Reading("top-1", "test/top1")
-TOP5: Final = Reading("top-5", "test/top5")
-READINGS: Final[Mapping[str, tuple[Reading, ...]]] = {
-    "cifar100": (TOP1, TOP5, Reading("our CIFAR-10", "test/top1", "cifar10")),
-}
-"""By dataset of the paper's tables, where there are others than top-1."""
 
 
 class NothingToCompareError(UserError):
     """No published cell is among ours."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """Published cells: `cells` has the columns of the CSV and `n`, the seeds behind each mean."""
-
-    name: str
-    cells: pd.DataFrame
-    cautions: tuple[str, ...] = ()  # what has to be known of them
-    readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)  # by dataset; of all others top-1
-
-    @property
-    def seeds(self) -> str:
-        """`3`, or several."""
-        return " or ".join(str(n) for n in sorted(set(self.cells["n"])))
-
-
-@dataclass(frozen=True)
-class Compared:
+@dataclass(frozen=True, repr=False)
+class Compared(Displayed):
     """`cells`: per published cell by reading our mean, std, n, and the difference with its interval. `claims`."""
 
     published: Published
@@ -82,6 +37,15 @@ class Compared:
     cells: pd.DataFrame
     claims: tuple[Claim, ...]
     selected_on: str
+
+    def headline(self) -> str:
+        """`made beside cifar: 12 of 192 published cells have runs here`."""
+        cells = f"{self.with_runs} of {len(self.cells)} published cells"
+        return f"{self.name} beside {self.published.name}: {cells} have runs here"
+
+    def overview(self) -> pd.DataFrame:
+        """The verdicts: `summary` as a frame."""
+        return pd.DataFrame(self.summary())
 
     @property
     def with_runs(self) -> int:
@@ -109,46 +73,6 @@ def _in_print(claims: Sequence[Claim]) -> str:
 
 def _tally(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-
-
-def load_published(name: str, seeds: int = 3) -> Published:
-    """The published cells of that name, or of a CSV file.
-
-    Raises `UserError` with the names that there are, and for a file whose columns or values are not as they should be.
-    """
-    known = sorted(path.stem for path in FOLDER.glob("*.csv"))
-    path = FOLDER / f"{name}.csv" if name in known else Path(name)
-    try:
-        cells = pd.read_csv(io.BytesIO(read_plain_file(path, LARGEST_CSV)))
-    except FileNotFoundError:
-        raise UserError(f"--published: no file {name!r}; expected one of {', '.join(known)}, or a CSV file") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--published: {brief(str(path), 200)} cannot be read: {reason}") from None
-    missing = [column for column in PUBLISHED_COLUMNS if column not in cells]
-    if missing:
-        raise UserError(
-            f"--published: {path} has no column {', '.join(missing)}; it has {', '.join(map(str, cells.columns))}"
-        )
-    for column in NUMBERS:
-        values = pd.to_numeric(cells[column], errors="coerce")
-        if values.isna().any():
-            at = int(values.isna().to_numpy().argmax())
-            raise UserError(f"--published: {path}:{at + 2}: {column} is {cells[column].iloc[at]!r}, expected a number")
-        cells[column] = values.astype(float)
-    twice = cells.duplicated(list(KEYS))
-    if twice.any():
-        raise UserError(f"--published: {path}:{int(twice.to_numpy().argmax()) + 2}: this cell is listed before")
-    if "n" not in cells:
-        cells["n"] = seeds
-    counts = pd.to_numeric(cells["n"], errors="coerce")
-    wrong = counts.isna() | (counts < 1) | (counts % 1 != 0)
-    if wrong.any():
-        at = int(wrong.to_numpy().argmax())
-        raise UserError(f"--published: {path}:{at + 2}: n is {cells['n'].iloc[at]!r}, expected a number of seeds")
-    cells["n"] = counts.astype(int)
-    is_paper = path == FOLDER / "cifar.csv"
-    return Published(Path(name).stem, cells, CAUTIONS if is_paper else (), READINGS if is_paper else {})
 
 
 def compare(
@@ -283,7 +207,7 @@ def _text(side: Side | None, cell: Mapping[Any, Any] | None) -> str:
 def published_of(published: Published, selection: Selection) -> Any:
     """For figures: of a table's cells the published ones, as rho, scheduler, mean, std; None for none.
 
-    Raises `UserError` where there are none for any table.
+    Raises `UserError` if no table has any.
     """
     ours = _by_table(selection)
     keys = {cell_key(cell)[:4] for cell in published.cells.to_dict("records")}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from polysweep.analysis.published.claims import NO_RUNS
 from polysweep.analysis.published.comparison import Compared
-from polysweep.analysis.tables.formats import markdown
 from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.analysis.tables.writers import Table, html_rows, markdown
 from polysweep.trainer.errors import UserError, expected
 
 FORMATS: Final = ("markdown", "csv", "html")
@@ -22,15 +22,16 @@ def render_compared(found: Compared, format_: str) -> str:
     if format_ == "csv":
         hidden = [f"{name} text" for name in found.readings]
         return to_csv(found.cells.drop(columns=hidden)).rstrip("\n")
-    parts: list[tuple[str, list[list[str]]]] = [
-        ("Claims", summary_rows(found)),
-        ("Verdicts", claim_rows(found)),
-        *((table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"])),
-    ]
+    rows_of = {
+        "Claims": summary_rows(found),
+        "Verdicts": claim_rows(found),
+        **{table: cell_rows(found, table) for table in dict.fromkeys(found.cells["table"])},
+    }
+    tables = {title: Table(header, rows) for title, (header, *rows) in rows_of.items()}
     if format_ == "html":
-        blocks = [f"<h3>{escape(title)}</h3>\n{_html(rows)}" for title, rows in parts]
+        blocks = [f"<h3>{escape(title)}</h3>\n{html_rows(table)}" for title, table in tables.items()]
         return "\n".join([f"<p>{escape(line)}</p>" for line in headline(found)] + blocks)
-    blocks = [f"{title}\n\n{markdown(rows)}" for title, rows in parts]
+    blocks = [f"{title}\n\n{markdown(table)}" for title, table in tables.items()]
     return "\n\n".join([*headline(found), *blocks])
 
 
@@ -84,10 +85,3 @@ def _with_interval(difference: float, low: float, high: float) -> str:
     if math.isnan(difference):
         return "-"
     return f"{difference:+.2f}" + ("" if math.isnan(low) else f" [{low:+.2f}, {high:+.2f}]")
-
-
-def _html(rows: list[list[str]]) -> str:
-    def line(tag: str, row: list[Any]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(text)).replace('+-', '±')}</{tag}>" for text in row) + "</tr>"
-
-    return "\n".join(["<table>", line("th", rows[0]), *(line("td", row) for row in rows[1:]), "</table>"])

@@ -13,18 +13,19 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from polysweep.analysis.data.frames import plain
+from polysweep.analysis.figures.epochs import require_history
 from polysweep.analysis.figures.files import image
-from polysweep.analysis.figures.gallery import figures, require_history
-from polysweep.analysis.published.comparison import Compared, NothingToCompareError, Published, compare, published_of
+from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.cells import Published
+from polysweep.analysis.published.comparison import Compared, NothingToCompareError, compare, published_of
 from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
-from polysweep.analysis.tables.formats import edge_warnings, notes, verdict_lines
+from polysweep.analysis.tables.formats import edge_warnings, tables_of
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.mean_std import (
     RowVerdict,
     caption,
     cell_text,
     long_table,
-    mean_std_table,
     number,
     row_verdicts,
 )
@@ -32,6 +33,7 @@ from polysweep.analysis.tables.selection import Selection, shown
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.statistics import p_text
 from polysweep.analysis.tables.wording import settings_in_words
+from polysweep.analysis.tables.writers import Entry, Table
 from polysweep.trainer.errors import UserError
 
 PROVENANCE: Final = (
@@ -47,7 +49,7 @@ def write_report(
 ) -> None:
     """Write the page; `where` as of `compare`.
 
-    Raises `UserError` where it cannot be written, or where nothing has been trained yet.
+    Raises `UserError` if it cannot be written, or if nothing has been trained yet.
     """
     require_history(selection)
     html = render_report(selection, published, where)
@@ -93,7 +95,7 @@ def render_report(
         cost=cost(runs),
         warnings=[*edge_warnings(selection), *([without] if without else [])],
         verdicts=_verdicts(selection, layout),
-        tables=[_table(selection, values, cells, layout) for values, cells in subtables(selection, layout)],
+        tables=[_table(table) for table in tables_of(selection, layout, verdicts=False)],
         numbers=_download(long_table(selection)),
         plots=_plots(selection, beside),
         most_tables=MOST_TABLES,
@@ -123,7 +125,7 @@ def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
     """Per table the best cell of each row against the runner-up."""
     return [
         {
-            "title": _title(values),
+            "title": settings_in_words(values),
             "rows_are": " ".join(layout.rows),
             "rows": [_verdict(one, selection.metric) for one in row_verdicts(selection, cells, layout)],
         }
@@ -146,32 +148,22 @@ def _verdict(one: RowVerdict, metric: str) -> dict[str, Any]:
     }
 
 
-def _table(selection: Selection, values: Mapping[str, Any], cells: pd.DataFrame, layout: Layout) -> dict[str, Any]:
-    def show(cell: Any, marked: bool) -> str:
-        return ("*" if marked else " ") + cell_text(cell, selection.metric)
-
-    table = mean_std_table(selection, cells, rows=layout.rows, cols=layout.cols, by=layout.by, show=show)
-    rows = [
-        (
-            " ".join(key) if isinstance(key, tuple) else key,
-            [(text[1:].replace("+-", "±"), text.startswith("*")) for text in row],
-        )
-        for key, row in zip(table.index, table.to_numpy().tolist(), strict=True)
-    ]
-    columns = [" ".join(column) if isinstance(column, tuple) else column for column in table.columns]
-    verdicts = verdict_lines(selection, cells, layout)
-    below = [line for line in notes(selection, cells, layout) if line not in verdicts]
+def _table(table: Table) -> dict[str, Any]:
+    """A table as the page's template takes it."""
+    fields = table.fields
     return {
-        "title": _title(values),
-        "rows_are": " ".join(layout.rows),
-        "columns": columns,
-        "rows": rows,
-        "notes": below,
+        "title": settings_in_words(table.values),
+        "rows_are": " ".join(table.header[:fields]),
+        "columns": table.header[fields:],
+        "rows": [
+            (
+                " ".join(map(str, row[:fields])),
+                [(str(one).replace("+-", "±"), isinstance(one, Entry) and one.is_marked) for one in row[fields:]],
+            )
+            for row in table.rows
+        ],
+        "notes": table.notes,
     }
-
-
-def _title(values: Mapping[str, Any]) -> str:
-    return settings_in_words(values)
 
 
 def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:

@@ -42,75 +42,89 @@ def workspace(pulled: RunSet, entity: str, project: str) -> Any:
         import wandb_workspaces.workspaces as ws
         from wandb_workspaces import expr
 
-    protocol, cell = pulled.protocol, set(pulled.protocol.cell)
-    names = protocol.names  # theirs, in a project that is not ours
-    metric = protocol.metric
-    source = protocol.source
-    tag = Address.parse(source).tag if source.startswith("wandb://") else protocol.name
-    axis = "epoch" if "epoch" in pulled.columns(["epoch"]) else "Step"
-    logged = {name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()}
-    grouped: dict[str, Any] = {
-        "groupby": "Group",
-        "groupby_aggfunc": "mean",
-        "groupby_rangefunc": "stddev",
-        "max_runs_to_show": 100,
+    protocol = pulled.protocol
+    tag = Address.parse(protocol.source).tag if protocol.source.startswith("wandb://") else protocol.name
+    panels = _Panels(pulled, wr)
+    by_section = {
+        "Robustness and stability": panels.against_fields(),
+        "Training curves": panels.curves(),
+        "Step size and ascent gain": panels.step_sizes(),
     }
-
-    def theirs(name: str) -> str:
-        return names.get(name, name)
-
-    def lines(title: str, *shown: str, **options: Any) -> Any:
-        return wr.LinePlot(title=title, x=axis, y=[theirs(name) for name in shown], **grouped, **options)
-
-    def points(field: str, log: bool) -> Any:
-        return wr.ScatterPlot(
-            title=f"last {metric} against {field}",
-            x=wr.Config(theirs(field)),
-            y=wr.SummaryMetric(theirs(metric)),
-            log_x=log,
-        )
-
-    choice: list[Any] = []
-    if "rho" in pulled.runs:
-        choice.append(points("rho", False))
-    for field in ("lr", "gamma_b"):
-        if field in {*protocol.tuned, *cell}:
-            choice.append(points(field, True))
-    varying = [name for name in (*protocol.cell, *protocol.tuned) if name in pulled.runs]
-    columns = [wr.ParallelCoordinatesPlotColumn(metric=wr.Config(theirs(name))) for name in varying]
-    if columns:
-        columns.append(wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric(theirs(metric))))
-        choice.append(wr.ParallelCoordinatesPlot(title=f"last {metric} over the sweep", columns=columns))
-    curves = [
-        lines(f"{name}: mean and std over seeds", name)
-        for name in dict.fromkeys([metric, "test/top1", "train/loss"])
-        if name in logged or name == metric
-    ]
-    gamma = []
-    if "gamma/mean" in logged:
-        gamma.append(lines("step size gamma", "gamma/mean", log_y=True))
-    shares = [name for name in ("gamma/cap_share", "gamma/zero_share") if name in logged]
-    gamma += [lines(f"{name} of the steps", name) for name in shares]
-    if "ascent_gain" in logged:
-        gamma.append(lines("ascent gain f(e) - f(x)", "ascent_gain"))
-    sections = [ws.Section(name="Robustness and stability", panels=choice, is_open=True)] if choice else []
-    sections.append(ws.Section(name="Training curves", panels=curves, is_open=True))
-    if gamma:
-        sections.append(ws.Section(name="Step size and ascent gain", panels=gamma, is_open=True))
-    made = ws.Workspace(
+    sections = [ws.Section(name=name, panels=some, is_open=True) for name, some in by_section.items() if some]
+    view = ws.Workspace(
         entity=entity,
         project=project,
         name=f"{TITLE}: {protocol.name}",
         sections=sections,
-        settings=ws.WorkspaceSettings(x_axis=axis, max_runs=100),
+        settings=ws.WorkspaceSettings(x_axis=panels.axis, max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=expr.And(ws.Tags().isin([tag])) if tag else "", groupby=[ws.Metric("Group")]
         ),
     )
     for at, panel in enumerate(panel for section in sections for panel in section.panels):
         panel._id = f"polysweep{at}"  # the client would draw one at random: the same sweep is the same definition
-    made._internal_name = f"nw-{view_id(protocol.name)}-v"
-    return made
+    view._internal_name = f"nw-{view_id(protocol.name)}-v"
+    return view
+
+
+class _Panels:
+    """The panels of a view, one method a section."""
+
+    def __init__(self, pulled: RunSet, wr: Any) -> None:
+        self._wr = wr  # the module `wandb_workspaces.reports.v2`
+        self._pulled = pulled
+        self._protocol = pulled.protocol
+        self._logged = {name for name in pulled.logged if pulled.runs[f"last/{name}"].notna().any()}
+        self.axis = "epoch" if "epoch" in pulled.columns(["epoch"]) else "Step"
+
+    def against_fields(self) -> list[Any]:
+        """The metric against the radius, step size and cap, and over all fields that vary."""
+        wr, protocol, metric = self._wr, self._protocol, self._protocol.metric
+        varying = [name for name in (*protocol.cell, *protocol.tuned) if name in self._pulled.runs]
+        panels = [self._points("rho", log=False)] if "rho" in self._pulled.runs else []
+        panels += [self._points(name, log=True) for name in ("lr", "gamma_b") if name in protocol.cell + protocol.tuned]
+        if varying:
+            axes = [*(wr.Config(self._theirs(name)) for name in varying), wr.SummaryMetric(self._theirs(metric))]
+            columns = [wr.ParallelCoordinatesPlotColumn(metric=one) for one in axes]
+            panels.append(wr.ParallelCoordinatesPlot(title=f"last {metric} over the sweep", columns=columns))
+        return panels
+
+    def curves(self) -> list[Any]:
+        """The metric, test accuracy and training loss over the epochs; the metric also where no run has logged it."""
+        names = dict.fromkeys([self._protocol.metric, "test/top1", "train/loss"])
+        there = self._logged | {self._protocol.metric}
+        return [self._lines(f"{name}: mean and std over seeds", name) for name in names if name in there]
+
+    def step_sizes(self) -> list[Any]:
+        """The step size, its shares at the cap and at 0, and the ascent gain, where they were logged."""
+        titles: dict[str, tuple[str, dict[str, Any]]] = {
+            "gamma/mean": ("step size gamma", {"log_y": True}),
+            "gamma/cap_share": ("gamma/cap_share of the steps", {}),
+            "gamma/zero_share": ("gamma/zero_share of the steps", {}),
+            "ascent_gain": ("ascent gain f(e) - f(x)", {}),
+        }
+        return [
+            self._lines(title, name, **options) for name, (title, options) in titles.items() if name in self._logged
+        ]
+
+    def _theirs(self, name: str) -> str:
+        """The project's name of one of our fields or columns."""
+        return self._protocol.names.get(name, name)
+
+    def _lines(self, title: str, name: str, **options: Any) -> Any:
+        return self._wr.LinePlot(
+            title=title, x=self.axis, y=[self._theirs(name)], groupby="Group", groupby_aggfunc="mean",
+            groupby_rangefunc="stddev", max_runs_to_show=100, **options,
+        )  # fmt: skip
+
+    def _points(self, name: str, *, log: bool) -> Any:
+        metric = self._protocol.metric
+        return self._wr.ScatterPlot(
+            title=f"last {metric} against {name}",
+            x=self._wr.Config(self._theirs(name)),
+            y=self._wr.SummaryMetric(self._theirs(metric)),
+            log_x=log,
+        )
 
 
 def definition(view: Any) -> dict[str, Any]:

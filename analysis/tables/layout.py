@@ -82,22 +82,44 @@ def subtables(selection: Selection, layout: Layout | None = None) -> Iterator[tu
     A cell to which such a field does not apply (gamma_b, to a constant step size) stands in each of its tables.
     """
     layout = layout or Layout.of(selection)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    places: dict[tuple[Any, ...], set[Any]] = {}
-    for at, cell in enumerate(selection.cells.to_dict("records")):
-        key = tuple(None if shown(cell[name]) == "-" else cell[name] for name in layout.by)
-        groups.setdefault(key, []).append(at)
-        places.setdefault(key, set()).add((key_of(cell, layout.rows), key_of(cell, layout.cols)))
-    hosts = {key: [other for other in groups if _goes_with(key, other)] for key in groups}
-    # One that would stand where the table has a cell of its own is another variant: it has a table to itself.
-    guests = {key for key, found in hosts.items() if found and not any(places[key] & places[other] for other in found)}
-    for key, members in groups.items():
-        if key in guests:
+    groups = _groups(selection, layout)
+    hosts = {group.key: [other for other in groups if _goes_with(group.key, other.key)] for group in groups}
+    guests = [group for group in groups if _is_guest(group, hosts[group.key])]
+    for group in groups:
+        if group in guests:
             continue
-        joined = sorted([*members, *(at for guest in guests if key in hosts[guest] for at in groups[guest])])
-        named = {n: v for n, v in zip(layout.by, key, strict=True) if v is not None}
-        absent = {n: "-" for n, v in zip(layout.by, key, strict=True) if v is None and hosts[key]}
-        yield {**named, **absent}, selection.cells.iloc[joined]
+        rows = [*group.rows, *(row for guest in guests if group in hosts[guest.key] for row in guest.rows)]
+        absent = "-" if hosts[group.key] else None  # a table beside those in which its fields have values says so
+        values = {name: absent if value is None else value for name, value in zip(layout.by, group.key, strict=True)}
+        yield {name: value for name, value in values.items() if value is not None}, selection.cells.iloc[sorted(rows)]
+
+
+@dataclass
+class _Group:
+    """The cells that have the same values of the fields `by`, None where a field does not apply."""
+
+    key: tuple[Any, ...]
+    rows: list[int]  # of `selection.cells`
+    places: set[tuple[tuple[str, ...], tuple[str, ...]]]  # in the table: row and column
+
+
+def _groups(selection: Selection, layout: Layout) -> list[_Group]:
+    """All groups, in the order of their first cells."""
+    groups: dict[tuple[Any, ...], _Group] = {}
+    for row, cell in enumerate(selection.cells.to_dict("records")):
+        key = tuple(None if shown(cell[name]) == "-" else cell[name] for name in layout.by)
+        group = groups.setdefault(key, _Group(key, [], set()))
+        group.rows.append(row)
+        group.places.add((key_of(cell, layout.rows), key_of(cell, layout.cols)))
+    return list(groups.values())
+
+
+def _is_guest(group: _Group, hosts: Sequence[_Group]) -> bool:
+    """Whether the cells of a group stand in the tables of its hosts.
+
+    A group that would stand where a host has a cell of its own is another variant: it has a table to itself.
+    """
+    return bool(hosts) and not any(group.places & host.places for host in hosts)
 
 
 def _goes_with(key: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -14,6 +14,7 @@ from polysweep.analysis.data.frames import names_of, plain
 from polysweep.analysis.tables.layout import Layout, key_of, require_one_table
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.statistics import LEVEL, Difference, holm, p_text, untested
+from polysweep.analysis.tables.writers import Entry
 from polysweep.trainer.history import is_accuracy, shown_number
 
 PUBLISHED_COLUMNS: Final = (
@@ -28,7 +29,7 @@ PUBLISHED_COLUMNS: Final = (
     "table",
 )
 COUNTS: Final = ("diverged", "failed", "stopped", "missing", "stalled")
-Show = Callable[[Mapping[Any, Any], bool], str]
+Show = Callable[[Mapping[Any, Any], bool], Any]
 
 
 def mean_std_table(
@@ -52,7 +53,7 @@ def mean_std_table(
     write: Show = show or (lambda cell, _: cell_text(cell, selection.metric))
     shown = selection.cells if cells is None else cells
     marked = {key for verdict in row_verdicts(selection, shown, replace(layout, rows=down)) for key in verdict.marked}
-    found: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    found: dict[tuple[str, ...], dict[tuple[str, ...], Any]] = {}
     records = shown.to_dict("records")
     for cell in records:
         row, column = key_of(cell, down), key_of(cell, layout.cols)
@@ -71,28 +72,28 @@ def _index(keys: Sequence[tuple[str, ...]], names: Sequence[str]) -> pd.Index:
 
 def cell_text(cell: Mapping[Any, Any], metric: str) -> str:
     """`98.31 +- 0.42 (2/3, 1 diverged)`; without the parenthesis if every seed has finished and moved to the end."""
+    return str(cell_entry(cell, metric))
+
+
+def cell_entry(
+    cell: Mapping[Any, Any], metric: str, interval: tuple[float, float] | None = None, is_marked: bool = False
+) -> Entry:
+    """A cell's mean, std and counts as the entry of a table, with the interval of the mean if it is a number."""
     seeds, n = cell["seeds"], cell["n"]
-    notes = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
+    counts = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
     if cell.get("undecided") and cell["candidates"] > 1:
-        return f"undecided: {cell['leading'] or 'no seed has finished'}"
+        return Entry(f"undecided: {cell['leading'] or 'no seed has finished'}", is_marked=is_marked)
     if not n:
-        return f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(notes)}"
-    text = number(cell["mean"], metric)
-    if not math.isnan(cell["std"]):
-        text += f" +- {number(cell['std'], metric)}"
-    if n < seeds or notes:
-        return f"{text} ({n}/{seeds}{''.join(f', {note}' for note in notes)})"
-    return text if n > 1 else f"{text} (n = 1)"
-
-
-def with_interval(selection: Selection, cell: Mapping[Any, Any]) -> str:
-    """`cell_text` with Student's interval of the mean: `98.31 +- 0.42 [97.27, 99.35]`."""
-    text = cell_text(cell, selection.metric)
-    low, high = selection.interval(cell)
-    if math.isnan(low):
-        return text
-    value, space, note = text.partition(" (")
-    return f"{value} [{number(low, selection.metric)}, {number(high, selection.metric)}]{space}{note}"
+        words = f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(counts)}"
+        return Entry(words, is_marked=is_marked)
+    note = ""
+    if n < seeds or counts:
+        note = f"({', '.join([f'{n}/{seeds}', *counts])})"
+    elif n == 1:
+        note = "(n = 1)"
+    std = "" if math.isnan(cell["std"]) else number(cell["std"], metric)
+    ends = "" if interval is None or math.isnan(interval[0]) else ", ".join(number(end, metric) for end in interval)
+    return Entry(number(cell["mean"], metric), std, f"[{ends}]" if ends else "", note, True, is_marked)
 
 
 def number(value: float, metric: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet, direction
 from polysweep.analysis.tables.statistics import (
     Candidates,
@@ -28,8 +29,8 @@ CAPPED: Final = 0.5
 """The share of steps at the cap above which a Polyak step size is the constant one, gamma_b."""
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(frozen=True, repr=False)
+class Selection(Displayed):
     """What was chosen, and what it scored.
 
     `cells`: one row per cell: rho, scheduler, the other fields of the cell, the tuned fields as chosen, `selected`,
@@ -56,6 +57,17 @@ class Selection:
     """By `cell_key` and `selected` the reported values of the candidates among which they chose: the chosen one first,
     and those with no more diverged seeds. If another set chose (`val/top1`, of `test/top1`), the chosen one alone. Of
     undecided cells there are none."""
+
+    def headline(self) -> str:
+        """`made: test/top1 at the best epoch, 4 cells`."""
+        count = len(self.cells)
+        cells = "1 cell" if count == 1 else f"{count} cells"
+        return f"{self.pulled.protocol.name}: {self.metric} at the {self.epoch} epoch, {cells}"
+
+    def overview(self) -> pd.DataFrame:
+        """Per cell the fields that tell it from others, what was chosen, and mean, std and n as in `cells`."""
+        fields = dict.fromkeys([*TABLE_KEYS, *self.varying])
+        return self.cells[[*fields, "selected", "mean", "std", "n", "seeds"]]
 
     @property
     def varying(self) -> list[str]:
@@ -163,7 +175,7 @@ class Selection:
 
     @property
     def is_maximal(self) -> bool | None:
-        """Whether a larger value of the reported metric is better; None where nobody knows: then none is the best."""
+        """Whether a larger value of the reported metric is better; None if unknown: then no cell is the best."""
         return direction(self.metric, self.pulled.protocol)
 
 

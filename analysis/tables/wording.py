@@ -123,7 +123,7 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 def drawable(text: str, longest: int = LONGEST) -> str:
     """Any text as matplotlib draws it as it is: no formula begins at a dollar, nothing is left out of a legend."""
     safe = shortened(printable(text), longest).replace("$", r"\$")
-    return f" {safe}" if safe.startswith("_") else safe  # of a label that begins so a legend says nothing
+    return f" {safe}" if safe.startswith("_") else safe  # a legend leaves out a label that starts with _
 
 
 def wrapped(text: str, longest: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.tables.formats import markdown
+from polysweep.analysis.tables.writers import Entry, Table, markdown
 from polysweep.analysis.theory.checks import VIOLATIONS, by_problem, checks, methods, verdicts
 from polysweep.analysis.theory.curves import FAILS, MethodCurve
 
@@ -38,17 +38,17 @@ def _constants(title: str, line: MethodCurve) -> str:
     return f"{title}: " + ", ".join(f"{key} = {value:.6g}" for key, value in told.items())
 
 
-def _methods(frame: pd.DataFrame) -> list[list[str]]:
-    head = [
+def _methods(frame: pd.DataFrame) -> Table:
+    header = [
         "method",
         "final relative suboptimality",
         *(f"iterations to {level}" for level in LEVELS),
         "steps at the cap",
         "runs chosen from",
     ]
-    rows = [head]
+    rows: list[list[str | Entry]] = []
     for row in frame.to_dict("records"):
-        name = f"**{row['method']}**" if row["marked"] else str(row["method"])
+        name = Entry(str(row["method"]), is_marked=row["marked"])
         final = _with_std(row["final mean"], row["final std"], ".2e")
         if not row["n"]:
             if row["undecided"]:
@@ -69,11 +69,11 @@ def _methods(frame: pd.DataFrame) -> list[list[str]]:
                 reached.append(_with_std(mean, row[f"std {level}"], ".0f"))
         capped = "-" if math.isnan(row["cap share"]) else f"{row['cap share']:.1%}"
         rows.append([name, final, *reached, capped, str(row["budget"])])
-    return rows
+    return Table(header, rows)
 
 
-def _checks(frame: pd.DataFrame) -> list[list[str]]:
-    head = [
+def _checks(frame: pd.DataFrame) -> Table:
+    header = [
         "method",
         "statement",
         "measured",
@@ -85,7 +85,7 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
         "above descent",
         "against lemmas",
     ]
-    rows = [head]
+    rows: list[list[str | Entry]] = []
     for row in frame.to_dict("records"):
         form = {"rate": "{:.9f}", "cesaro": "{:.4g}", "limit": "{:.2e}"}[row["kind"]]
         bound = "-> 0" if row["kind"] == "limit" else form.format(row["bound"])
@@ -97,11 +97,11 @@ def _checks(frame: pd.DataFrame) -> list[list[str]]:
                 bound,
                 f"{row['stays']:.3g}" if row["stays"] else "0",
                 _share(row),
-                f"**{row['verdict']}**" if row["verdict"] == FAILS else row["verdict"],
+                Entry(row["verdict"], is_marked=row["verdict"] == FAILS),
                 *(_count(row[f"violations {which}"]) for which in VIOLATIONS),
             ]
         )
-    return rows
+    return Table(header, rows)
 
 
 def _legend(checks_: pd.DataFrame) -> list[str]:

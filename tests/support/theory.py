@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from polysweep import pull, select
-from polysweep.analysis.theory.curves import MethodCurve, lines_of
+from polysweep.analysis.theory.curves import MethodCurve
+from polysweep.analysis.theory.lines import lines_of
 from polysweep.sweeps.job import Job
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store

@@ -18,8 +18,9 @@ import pandas as pd
 import pyarrow as pa
 
 from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, typed
+from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
-from polysweep.analysis.published.comparison import compare, load_published
+from polysweep.analysis.published.comparison import compare
 from tests.support.made import ONE_TABLE
 
 FIELDS: Final = ("optimizer", "model", "task", "weight_decay", "rho")

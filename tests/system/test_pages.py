@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from polysweep.analysis.published.comparison import load_published
+from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.report.html import write_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render

@@ -90,7 +90,7 @@ def test_a_damaged_cache_of_a_store_is_made_anew(tmp_path: Path, capsys: pytest.
     (folder,) = (tmp_path / "cache").glob("*")
     (folder / "runs.parquet").write_bytes(b"PAR1 nonsense")
     after = pull("made", store=str(tmp_path), cache=tmp_path / "cache")
-    assert f"warning: the cache {folder} is damaged and is made anew" in capsys.readouterr().err
+    assert f"warning: the cache {folder} is damaged and is rebuilt" in capsys.readouterr().err
     pd.testing.assert_frame_equal(before.runs, after.runs)
 
 

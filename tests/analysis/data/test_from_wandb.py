@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from polysweep.analysis.data import wandb_api as project
-from polysweep.analysis.data.from_wandb import counts
+from polysweep.analysis.data.frames import counts
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select

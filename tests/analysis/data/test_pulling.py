@@ -113,7 +113,7 @@ def test_a_damaged_cache_is_said_and_made_anew(wandb_server: Wandb, tmp_path: Pa
         (victim,) = folder.glob(pattern)
         victim.write_bytes(victim.read_bytes()[:-40])
         after = pull(ADDRESS, cache=cache, **MAPPED)
-        assert f"warning: the cache {folder} is damaged and is made anew" in capsys.readouterr().err
+        assert f"warning: the cache {folder} is damaged and is rebuilt" in capsys.readouterr().err
         pd.testing.assert_frame_equal(before.runs, after.runs)
         assert before.history.equals(after.history)
 

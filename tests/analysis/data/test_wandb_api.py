@@ -32,7 +32,9 @@ def test_runs_that_are_counted_and_do_not_come_are_an_error(
     monkeypatch.setattr(project, "PASSES", 3)
     wandb_server.load("p", [a_run(f"r{i}", [{"acc": 0.5}], {"seed": i}) for i in range(there)])
     wandb_server.miscount(1)
-    with pytest.raises(UserError, match=f"{ADDRESS}: the server counts other runs than it delivers, 3 times"):
+    with pytest.raises(
+        UserError, match=f"{ADDRESS}: the server's run count does not match the runs it lists, after 3 attempts"
+    ):
         pull(ADDRESS, cache=tmp_path, metric="acc")
     wandb_server.recover()
     if there:

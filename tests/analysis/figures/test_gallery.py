@@ -21,10 +21,11 @@ from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.figures.styles import looks_of
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.formats import latex_escaped, render
+from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.subset import only, parse_only
 from polysweep.analysis.tables.wording import drawable, shortened, value_text
+from polysweep.analysis.tables.writers import latex_escaped
 from polysweep.trainer.errors import UserError
 from tests.support.drawn import PARAMETERS, has_data, texts, with_field
 from tests.support.drawn import drawn as drawn

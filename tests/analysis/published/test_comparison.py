@@ -18,8 +18,9 @@ from scipy import stats
 
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.published.claims import NO_RUNS
-from polysweep.analysis.published.comparison import Compared, compare, load_published, published_of
+from polysweep.analysis.published.comparison import Compared, compare, published_of
 from polysweep.analysis.published.formats import render_compared
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
@@ -222,7 +223,7 @@ def test_the_published_curve_stands_beside_ours_and_the_report_has_the_verdicts(
     lines = {line.get_label(): list(line.get_ydata()) for box in boxes for line in box.lines[:1]}
     assert [91.16, 91.18, 90.65, 90.3] in lines.values()
     page = render_report(selection, published)
-    assert "What becomes of the published claims" in page and "tab:usam_20_10_0.5" in page and "4 holds" in page
+    assert "Verdicts on the published claims" in page and "tab:usam_20_10_0.5" in page and "4 holds" in page
 
 
 @pytest.mark.parametrize(

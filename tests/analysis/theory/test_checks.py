@@ -14,7 +14,8 @@ import pytest
 
 from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
-from polysweep.analysis.theory.curves import MethodCurve, lines_of
+from polysweep.analysis.theory.curves import MethodCurve
+from polysweep.analysis.theory.lines import lines_of
 from polysweep.analysis.theory.text import render_theory
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.convex import bounds

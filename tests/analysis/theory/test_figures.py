@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from polysweep import pull, select
-from polysweep.analysis.theory.curves import MethodCurve, lines_of
+from polysweep.analysis.theory.curves import MethodCurve
 from polysweep.analysis.theory.figures import theory_figures
+from polysweep.analysis.theory.lines import lines_of
 from polysweep.analysis.theory.text import render_theory
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store

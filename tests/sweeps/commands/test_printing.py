@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.formats import latex_escaped, markdown, render
+from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.analysis.tables.writers import Table, latex_escaped, markdown
 from polysweep.sweeps.commands.printing import _starting, trial_log
 from polysweep.sweeps.console import PrintableFormatter, label, print_cells
 from polysweep.sweeps.planning.estimate import Estimate
@@ -171,7 +172,7 @@ def test_a_plan_of_42_cells_is_42_lines_and_a_summary(tmp_path: Path) -> None:
 
 def test_no_text_breaks_a_markdown_table() -> None:
     rows = [["name", "value"], *([text, "1"] for text in (*HOSTILE, "a\\|b", "\\", "a\r\nb", "`|`"))]
-    lines = markdown(rows).splitlines()
+    lines = markdown(Table(rows[0], rows[1:])).splitlines()
     assert len(lines) == len(rows) + 1
     for line in lines:
         unescaped = line.replace("\\\\", "").replace("\\|", "")
