@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=options.pop("timeout", 180),
+            timeout=options.pop("timeout", 600),  # of a hang; a busy machine takes its time
             preexec_fn=options.pop("preexec_fn", own_network),
             check=False,
             **options,
