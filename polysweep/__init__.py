@@ -1,13 +1,15 @@
 """polysweep: sweeps over sharpness-aware optimizers, their durable results, tables and plots.
 
-    from polysweep import pull, select, mean_std_table, plot_robustness
+    from polysweep import launch, mean_std_table, plan, plot_robustness, pull, select
 
-    runs = pull("quickstart")                       # or pull("wandb://entity/project")
+    plan("spec.yaml")                               # what a launch would do, and what it would take
+    runs = launch("spec.yaml")                      # or pull("quickstart"), or pull("wandb://entity/project")
     chosen = select(runs)
     mean_std_table(chosen)                          # a frame of text; chosen.cells has the numbers
     plot_robustness(chosen.cells, chosen.metric)
 
-The names are imported when they are first used: `import polysweep` loads neither torch, ray, wandb nor pandas.
+docs/python.md shows all of it. The names are imported when they are first used: `import polysweep` loads neither
+torch, ray, wandb nor pandas.
 """
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ if TYPE_CHECKING:
     from polysweep.analysis.tables.statistics import compare_means as compare_means
     from polysweep.analysis.tables.statistics import mean_interval as mean_interval
     from polysweep.analysis.tables.subset import only as only
+    from polysweep.python_api import SweepPlan as SweepPlan
+    from polysweep.python_api import TrainedTrial as TrainedTrial
+    from polysweep.python_api import launch as launch
+    from polysweep.python_api import plan as plan
+    from polysweep.python_api import train as train
+    from polysweep.sweeps.spec.spec import SweepSpec as SweepSpec
     from polysweep.trainer.components.options import Options as Options
     from polysweep.trainer.components.registry import REQUIRED as REQUIRED
     from polysweep.trainer.components.registry import declare as declare
@@ -74,6 +82,8 @@ _MODULES: Final = {
     "analysis.tables.selection": ("Selection",),
     "analysis.tables.statistics": ("Sample", "compare_means", "mean_interval"),
     "analysis.tables.subset": ("only",),
+    "python_api": ("SweepPlan", "TrainedTrial", "launch", "plan", "train"),
+    "sweeps.spec.spec": ("SweepSpec",),
     "trainer.components.options": ("Options",),
     "trainer.components.registry": ("REQUIRED", "declare"),
     "trainer.config": ("TrialConfig",),

@@ -22,7 +22,7 @@ DEFAULT_STORE = "./polysweep-store"
 def pull(
     source: str,
     *,
-    store: Store | str | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     refresh: bool = True,
     spec: str | os.PathLike[str] | None = None,
@@ -59,7 +59,7 @@ def pull(
         raise UserError(f"--goal: {goal!r}; expected maximize or minimize")
     folder = cache_root(cache)
     if not source.startswith(SCHEME):
-        return pull_store(source, _store(store), folder)
+        return pull_store(source, store_of(store), folder)
     address = Address.parse(source)
     if not refresh:
         return read_wandb(address, folder)
@@ -80,7 +80,7 @@ def _request(
     folder: Path,
     given: Mapping[str, Any],
     spec: str | os.PathLike[str] | None,
-    store: Store | str | None,
+    store: Store | str | os.PathLike[str] | None,
 ) -> Request:
     """What is given now, else what was given before, else nothing."""
     from polysweep.sweeps.spec.spec import SweepSpec
@@ -107,13 +107,14 @@ def _request(
     elif explicit:
         merged["spec"] = None
     elif merged["spec"] is None and before is None and address.tag:
-        there = _store(store)
+        there = store_of(store)
         if address.tag in there.sweeps():
             merged["spec"] = to_json(there.launched(address.tag))
     return Request(**merged)
 
 
-def _store(store: Store | str | None) -> Store:
+def store_of(store: Store | str | os.PathLike[str] | None) -> Store:
+    """The Store, by its path or address; by default `POLYSWEEP_STORE` or `./polysweep-store`."""
     if isinstance(store, Store):
         return store
     return Store(str(store or os.environ.get("POLYSWEEP_STORE") or DEFAULT_STORE))

@@ -66,26 +66,18 @@ def plan(
     spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a launch would do: cells, trials by state, stacks, time and cost. Starts and writes nothing."""
-    from polysweep.sweeps.commands.launch import warnings
+    from polysweep.sweeps.commands.plan import plan_launch
     from polysweep.sweeps.commands.printing import show_plan
-    from polysweep.sweeps.planning.estimate import estimate
-    from polysweep.sweeps.planning.plan import plan as make_plan
-    from polysweep.sweeps.planning.preflight import data_folder
-    from polysweep.sweeps.planning.spec_changes import compare
     from polysweep.sweeps.spec.spec import SweepSpec
 
-    place = open_store(store)
-    sweep = place.search.with_proposals(SweepSpec.load(spec))
-    sweep_plan = make_plan(sweep, place.states(sweep), data_folder(data_dir, sweep.launch.data_dir))
-    left = sweep_plan.proposals_left
-    extension = compare(sweep, place)
-    cost = estimate(sweep_plan.stacks, sweep_plan.states, sweep.settings.launch, place, proposals=left)
-    for warning in [*warnings(sweep), *sweep_plan.notes]:
+    planned = plan_launch(SweepSpec.load(spec), open_store(store), data_dir)
+    for warning in planned.warnings:
         warn(warning)
     if as_json:
-        print(json.dumps({**sweep_plan.as_json(), "extension": extension.as_json(), "estimate": cost.as_json()}))
+        parts = {"extension": planned.extension.as_json(), "estimate": planned.estimate.as_json()}
+        print(json.dumps({**planned.plan.as_json(), **parts}))
         return
-    show_plan(sweep_plan, extension, cost)
+    show_plan(planned.plan, planned.extension, planned.estimate)
 
 
 @app.command()

@@ -1,0 +1,32 @@
+"""`polysweep plan`: what a launch would start, and what it would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polysweep.sweeps.commands.launch import warnings
+from polysweep.sweeps.planning.estimate import Estimate, estimate
+from polysweep.sweeps.planning.plan import Plan, plan
+from polysweep.sweeps.planning.preflight import data_folder
+from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """A sweep's plan, how its spec differs from the launched one, the time it takes, and what may not be meant."""
+
+    plan: Plan
+    extension: Extension
+    estimate: Estimate
+    warnings: tuple[str, ...]
+
+
+def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
+    """Plan a launch of `spec`; nothing is started or written."""
+    spec = store.search.with_proposals(spec)
+    planned = plan(spec, store.states(spec), data_folder(data_dir, spec.launch.data_dir))
+    extension = compare(spec, store)
+    cost = estimate(planned.stacks, planned.states, spec.settings.launch, store, proposals=planned.proposals_left)
+    return PlannedLaunch(planned, extension, cost, (*warnings(spec), *planned.notes))
