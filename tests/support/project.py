@@ -28,9 +28,9 @@ def copy_of_the_project(folder: Path) -> Path:
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     for name in listed:
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     fresh = (VENV / "installed").exists() and (VENV / "installed").stat().st_mtime >= (
         ROOT / "pyproject.toml"
     ).stat().st_mtime

@@ -29,6 +29,8 @@ METHODS: Final = {
 }
 """What a user's class of each kind must have. A task and a model are callables."""
 
+FORMER_PACKAGES: Final = ("trainer", "sweeps", "analysis")
+"""Top-level names of versions before the one name polysweep."""
 _PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -93,6 +95,10 @@ def _own(kind: str, name: str, target: str) -> Component:
     except AttributeError as error:
         raise ConfigError(kind, f"{name!r}: {module} has no {attribute} ({error})") from None
     except (Exception, SystemExit) as error:  # whatever a user's module raises on import
+        if isinstance(error, ImportError) and str(error.name).partition(".")[0] in FORMER_PACKAGES:
+            raise ConfigError(
+                kind, f"{name!r}: {module} imports {error.name!r}, which has a new name: `from polysweep import ...`"
+            ) from None
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
