@@ -23,7 +23,8 @@ from tests.support.processes import as_from_a_terminal, kill_group, own_network
 from tests.support.project import POLYSWEEP, ROOT
 from tests.support.waiting import wait_for
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # as Ray's workers have; threads of several tests wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))  # NumPy's bits depend on it: it stays as it is
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch: threads of several tests hinder each other
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("untimed")
 
@@ -49,7 +50,7 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=options.pop("timeout", 180),
+            timeout=options.pop("timeout", 600),  # of a hang; a busy machine takes its time
             preexec_fn=options.pop("preexec_fn", own_network),
             check=False,
             **options,

@@ -19,7 +19,8 @@ def by_package(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]
         counts = {count: file["summary"][count] for count in COUNTS}
         for package in (str(Path(name).parent), "all"):
             packages[package].update(counts)
-    return {**packages, "all": packages.pop("all")}
+    total = packages.pop("all", Counter())
+    return {**packages, "all": total}
 
 
 def percent(covered: int, total: int) -> str:

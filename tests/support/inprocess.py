@@ -13,7 +13,7 @@ from polysweep.cli import app
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import printable
 
-CPU_SECONDS, WALL_SECONDS = 10, 120
+CPU_SECONDS, WALL_SECONDS = 30, 300
 """A hang computes, or waits. On a busy machine only the processor's own seconds say which of the two."""
 
 
