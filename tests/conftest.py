@@ -23,8 +23,6 @@ from tests.support.processes import as_from_a_terminal, kill_group, own_network
 from tests.support.project import POLYSWEEP, ROOT
 from tests.support.waiting import wait_for
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))  # NumPy's bits depend on it: it stays as it is
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of torch: threads of several tests hinder each other
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("untimed")
 
