@@ -15,7 +15,7 @@ from polysweep.trainer.checkpoint import CHECKPOINT_FORMAT
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.device import keep_freed_memory
-from polysweep.trainer.epoch import EpochResult, EpochRunner, means_of
+from polysweep.trainer.epoch import EpochResult, EpochRunner, Sums, means_of
 from polysweep.trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from polysweep.trainer.stack.cuda_graph import Capture, cuda_graph
 from polysweep.trainer.stack.stack import Stack
@@ -107,28 +107,38 @@ def use_settings_of(precision: str) -> None:
 
 def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> list[HistoryRow]:
     """Every row's history of the epoch that came after `steps` steps."""
-    evaluated = _evaluated(stack, steps + result.steps)
-    seconds = time.perf_counter() - result.started
-    alive = stack.active.tolist()
-    sums = result.sums
-    counts = [int(n) for n in sums.steps.tolist()]
-    means = (sums.means.double() / sums.steps).tolist()
-    columns = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS) if isinstance(stack.task, Convex) else HISTORY_COLUMNS
-    low, high = sums.gamma_min.tolist(), sums.gamma_max.tolist()
-    width, nothing = stack.width, [None] * stack.width
-    quantities: dict[str, Sequence[Any]] = {
-        **dict(zip(means_of(stack), means, strict=True)),
-        "gamma/min": [value if count else None for value, count in zip(low, counts, strict=True)],
-        "gamma/max": [value if count else None for value, count in zip(high, counts, strict=True)],
-        **{name: [v if a else None for v, a in zip(values, alive, strict=True)] for name, values in evaluated},
-        "epoch": [epoch] * width,
-        "step": [steps + count for count in counts],
-        "partial": [not going for going in alive],
-        "seconds": [seconds] * width,
-        "images_per_second": [result.images / result.training_seconds] * width,
+    measured = _evaluated(stack, steps + result.steps)  # freezes rows whose loss is not finite
+    seconds = time.perf_counter() - result.started  # evaluation included
+    is_active = stack.active.tolist()
+    step_counts = [int(count) for count in result.sums.steps.tolist()]
+    by_column: dict[str, Sequence[Any]] = {
+        "epoch": [epoch] * stack.width,
+        "step": [steps + count for count in step_counts],
+        "partial": [not active for active in is_active],
+        "seconds": [seconds] * stack.width,
+        "images_per_second": [result.images / result.training_seconds] * stack.width,
+        **_step_columns(stack, result.sums, step_counts),
+        **{name: _only(values, is_active) for name, values in measured},
     }
-    table = [_known(quantities[name]) if name in quantities else nothing for name in columns]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*table, strict=True)]
+    columns = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS) if isinstance(stack.task, Convex) else HISTORY_COLUMNS
+    not_measured = [None] * stack.width
+    by_row = zip(*(_known(by_column.get(name, not_measured)) for name in columns), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in by_row]
+
+
+def _step_columns(stack: Stack, sums: Sums, step_counts: Sequence[int]) -> dict[str, Sequence[Any]]:
+    """Means and extremes over an epoch's counted steps: by column a value of every row."""
+    means = (sums.means.double() / sums.steps).tolist()
+    return {
+        **dict(zip(means_of(stack), means, strict=True)),
+        "gamma/min": _only(sums.gamma_min.tolist(), step_counts),
+        "gamma/max": _only(sums.gamma_max.tolist(), step_counts),
+    }
+
+
+def _only(values: Sequence[Any], counts: Sequence[object]) -> list[Any]:
+    """The values of rows that count, None for the others."""
+    return [value if count else None for value, count in zip(values, counts, strict=True)]
 
 
 def _known(values: Sequence[Any]) -> Sequence[Any]:

@@ -134,29 +134,50 @@ class Monitor:
         return distance
 
     def _violated(self, before: Tensor, after: Tensor, result: StepResult, order: Tensor, step: Tensor) -> Tensor:
-        """Which of the two inequalities do not hold in this step: (K, 2) of 0 and 1."""
-        rho = self._radius(step)
-        gamma, smooth = result.gamma.value, self._smooth
-        least = torch.minimum(bounds.least_step(smooth, rho), self._cap)
+        """Which of two inequalities do not hold in this step, (K, 2) of 0 and 1: gamma >= its bound; growth <= its own.
+
+        `before` and `after` are ||x^t - x*||^2 and ||x^{t+1} - x*||^2, (K,); growth is their difference.
+        """
+        rho, gamma = self._radius(step), result.gamma.value
+        excess, noise = self._excess_and_noise(result, order)
+        least_gamma = torch.minimum(bounds.least_step(self._smooth, rho), self._cap)
+        cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
+        most_growth = bounds.growth(bounds.alpha(self._smooth, rho, self._ceiling), excess, cap, noise)
+
+        is_small = gamma < least_gamma * (1 - self._blur(before, excess, result)) - RELATIVE_ROUNDING / self._smooth
+        has_grown = after - before > most_growth + self._growth_slack(before, most_growth, gamma)
+        applies = (self._smooth * rho <= 1 + ROUNDING) & (result.x.norm > 0)
+        return (torch.stack([is_small, has_grown], dim=1) & applies.unsqueeze(1)).to(torch.int64)
+
+    def _excess_and_noise(self, result: StepResult, order: Tensor) -> tuple[Tensor, Tensor]:
+        """f_S(x) - l_S and f_S(x*) - l_S of the mini-batch S, (K,)."""
         if self._full and result.x.gap is not None:
             noise = self._task.f_star - self._lower_bound
-            excess = result.x.gap + noise
-        else:
-            noise = self._task.star_losses[order].mean(1) - self._lower_bound
-            excess = result.x.loss - self._lower_bound
-        cap = torch.where(self._cap.isfinite(), self._cap, 0.0)  # infinite only where the noise is 0
-        most = bounds.growth(bounds.alpha(smooth, rho, self._ceiling), excess, cap, noise)
-        # x is rounded to eps ||x||, and x* is not found more exactly than `grain`; the gradient is off by a few eps of
-        # L ||x - x*||, which is much of it where A hardly sees x - x*; all else is relative to what is added up.
+            return result.x.gap + noise, noise
+        noise = self._task.star_losses[order].mean(1) - self._lower_bound
+        return result.x.loss - self._lower_bound, noise
+
+    def _grain(self, size: Tensor) -> Tensor:
+        """How exactly x - x* is known, (K,): x is rounded to eps ||x||, and x* is found to the problem's own grain.
+
+        `size` is ||x - x*||, (K,).
+        """
+        return FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+
+    def _growth_slack(self, before: Tensor, most_growth: Tensor, gamma: Tensor) -> Tensor:
+        """By how much rounding can make ||x - x*||^2 grow more than it may, (K,)."""
         size = before.sqrt()
-        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
-        off = FEW * EPS * smooth * size
-        slack = RELATIVE_ROUNDING * (before + most.abs()) + grain * (size + grain) + 2 * gamma * off * size
-        applies = (smooth * rho <= 1 + ROUNDING) & (result.x.norm > 0)
-        blur = (FEW * EPS + grain / size) * (smooth * before / excess.abs() + smooth * size / result.x.norm)
-        below = gamma < least * (1 - blur) - RELATIVE_ROUNDING / smooth
-        broken = torch.stack([below, after - before > most + slack], dim=1)
-        return (broken & applies.unsqueeze(1)).to(torch.int64)
+        grain = self._grain(size)
+        of_gradient = FEW * EPS * self._smooth * size  # much of it where A hardly sees x - x*
+        of_sums = RELATIVE_ROUNDING * (before + most_growth.abs())
+        return of_sums + grain * (size + grain) + 2 * gamma * of_gradient * size
+
+    def _blur(self, before: Tensor, excess: Tensor, result: StepResult) -> Tensor:
+        """By which share of itself rounding can make a step size too small, (K,)."""
+        size = before.sqrt()
+        of_loss = self._smooth * before / excess.abs()
+        of_gradient = self._smooth * size / result.x.norm
+        return (FEW * EPS + self._grain(size) / size) * (of_loss + of_gradient)
 
     def _radius(self, step: Tensor) -> Tensor:
         """rho_t, (K,)."""
@@ -170,9 +191,9 @@ class Monitor:
         at_x, at_e = (x.gap, e.gap) if exact else (x.loss, e.loss)
         assert at_x is not None and at_e is not None
         found = [*bounds.lemmas(smooth, rho, x.square, e.square, product, at_e - at_x, _larger)]
-        # x is known to `grain`, as in `_violated`, so the gradient to L times that and f to ||gradient|| times it.
+        # x is known to `grain`, so the gradient to L times that and f to ||gradient|| times it.
         size = distance.sqrt()
-        grain = FEW * (EPS * (self._size_star + size) + self._task.problem.grain)
+        grain = self._grain(size)
         off, longest, stretch = smooth * grain, torch.maximum(x.norm, e.norm), 1 + smooth * rho
         slack = (2 * off * longest + off**2 + RELATIVE_ROUNDING * longest**2) * stretch**2
         of_f = FEW * EPS * (at_x.abs() + at_e.abs() + smooth * distance)
