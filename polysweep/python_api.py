@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import yaml
 
-from polysweep.analysis.data.frames import RunSet, frame, typed
+from polysweep.analysis.data.frames import RunSet, frame, to_arrow
 from polysweep.analysis.data.pulling import pull, store_of
 from polysweep.child_command import run_command
 from polysweep.sweeps.commands.plan import PlannedLaunch, plan_launch
@@ -244,7 +244,7 @@ def _options(options: Mapping[str, object]) -> list[str]:
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Rows as a frame of Arrow types, as those of a `RunSet`: what a row has no value for is <NA>."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return frame(pa.table({name: typed([row.get(name) for row in rows]) for name in names}))
+    return frame(pa.table({name: to_arrow([row.get(name) for row in rows]) for name in names}))
 
 
 @contextmanager

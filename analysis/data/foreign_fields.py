@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from polysweep.analysis.data.address import Address
-from polysweep.analysis.data.frames import by_name, typed
+from polysweep.analysis.data.frames import by_name, to_arrow
 from polysweep.analysis.data.from_store import PROVENANCE
 from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.wandb_runs import ORIGIN
@@ -80,7 +80,7 @@ def field_of(name: str, values: Sequence[Any]) -> pa.Array:
             values = [None if value is None else float(value) for value in values]
     if None in values and any(map(_is_nan, values)):  # a table shows both as -, and they are not one cell
         values = ["nan" if _is_nan(value) else value for value in values]
-    return typed(values)
+    return to_arrow(values)
 
 
 def outcome_of(run: Mapping[str, Any], is_ours: bool) -> str:

@@ -138,13 +138,13 @@ def frame(table: pa.Table) -> pd.DataFrame:
     return found
 
 
-def plain(values: pd.Series) -> list[Any]:
+def to_python(values: pd.Series) -> list[Any]:
     """The values of a column as Python has them, None for what is missing; every NaN is one object, as keys need it."""
     found = [None if value is pd.NA else value for value in values.tolist()]
     return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in found]
 
 
-def typed(values: Sequence[Any]) -> pa.Array:
+def to_arrow(values: Sequence[Any]) -> pa.Array:
     """A column of the type that its values have: booleans, counts, numbers, text; anything mixed as JSON text."""
     kinds = {type(value) for value in values if value is not None}
     if not kinds:

@@ -13,7 +13,16 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from polysweep.analysis.data.cache import EMPTY, Cache, Cached
-from polysweep.analysis.data.frames import RunSet, SelectionRule, empty_history, frame, joined, runs_of, scores, typed
+from polysweep.analysis.data.frames import (
+    RunSet,
+    SelectionRule,
+    empty_history,
+    frame,
+    joined,
+    runs_of,
+    scores,
+    to_arrow,
+)
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import FINAL, State, TrialState
@@ -156,7 +165,7 @@ def _read(
     columns = {
         "trial_id": pa.array(ids, pa.string()),
         **_configs(trials),
-        **{name: typed([one.get(name) for one in described]) for name in _names(described)},
+        **{name: to_arrow([one.get(name) for one in described]) for name in _names(described)},
         "recorded": pa.array([_recorded(states[i], records.get(i)) for i in ids], pa.string()),
         "rows": pa.array([lengths[trial_id] for trial_id in ids], pa.int64()),
         "stamp": pa.array([stamps.get(trial_id, "") for trial_id in ids], pa.string()),
@@ -181,7 +190,7 @@ def _names(described: Iterable[Mapping[str, Any]]) -> list[str]:
 def _configs(trials: Sequence[SweepTrial]) -> dict[str, pa.Array]:
     """By config field its values, in the order in which a config lists them; None if a field does not apply."""
     names = in_order(trial.values for trial in trials)
-    return {name: typed([trial.values.get(name) for trial in trials]) for name in names}
+    return {name: to_arrow([trial.values.get(name) for trial in trials]) for name in names}
 
 
 def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:

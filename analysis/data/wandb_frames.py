@@ -32,7 +32,7 @@ from polysweep.analysis.data.frames import (
     frame,
     last_known,
     scores,
-    typed,
+    to_arrow,
 )
 from polysweep.analysis.data.from_store import protocol_of, with_current_columns, with_variants
 from polysweep.sweeps.spec.sweep import Sweep
@@ -171,12 +171,12 @@ def _table(rows: Sequence[_Row], history: pa.Table, outcomes: Sequence[str], pro
             "outcome": pa.array(outcomes, pa.string()),
             **{name: field_of(name, [row.config.get(name) for row in rows]) for name in names},
             **scores(history, lengths, outcomes, protocol),
-            "run.name": typed([run.get("name") for run in runs]),
-            "run.state": typed([run.get("state") for run in runs]),
+            "run.name": to_arrow([run.get("name") for run in runs]),
+            "run.state": to_arrow([run.get("state") for run in runs]),
             "epoch": epochs,
             "seconds": pa.array(_seconds(rows, history), pa.float64()),
-            "started": typed([run.get("created") for run in runs]),
-            "error": typed([None for _ in runs]),
+            "started": to_arrow([run.get("created") for run in runs]),
+            "error": to_arrow([None for _ in runs]),
             "diverged_step": pa.array(
                 [
                     int(step) if outcome == "diverged" and row.origin and isinstance(step, int | float) else None
@@ -185,7 +185,7 @@ def _table(rows: Sequence[_Row], history: pa.Table, outcomes: Sequence[str], pro
                 pa.int64(),
             ),
             "run.rows": pa.array(lengths, pa.int64()),
-            **{name: typed([row.origin.get(name) for row in rows]) for name in origin},
+            **{name: to_arrow([row.origin.get(name) for row in rows]) for name in origin},
         }
     )
 

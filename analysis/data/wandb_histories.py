@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.json
 from pyarrow import compute as pc
 
-from polysweep.analysis.data.frames import SPECIAL, typed
+from polysweep.analysis.data.frames import SPECIAL, to_arrow
 from polysweep.trainer.text import one_line
 
 
@@ -48,4 +48,4 @@ def parsed(lines: pa.Array) -> pa.Table:
         pass  # a column of two kinds, or a text that is NaN
     rows = [json.loads(line) for line in lines.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({one_line(name): typed([row.get(name) for row in rows]) for name in names})
+    return pa.table({one_line(name): to_arrow([row.get(name) for row in rows]) for name in names})

@@ -23,7 +23,7 @@ from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
 from polysweep.analysis.figures.styles import in_order, looks_of, one_at_a_time
 from polysweep.analysis.tables.layout import Layout, subtables
-from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.tables.wording import (
     axis_label,
     drawable,
@@ -225,7 +225,7 @@ class _Sheet:
         for key, group in points.groupby(others, dropna=False, sort=False):
             if group[x].nunique() < 2:
                 continue
-            values = {name: value for name, value in zip(others, key, strict=True) if shown(value) != "-"}
+            values = {name: value for name, value in zip(others, key, strict=True) if format_value(value) != "-"}
             figure, ax = self._one(0.68)
             plots.plot_stability(group, x, self._metric, ax)
             best, undecided = plots.best_at(group, x)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from polysweep.analysis.data.foreign_fields import OURS
 from polysweep.analysis.figures.styles import Look, looks_of
-from polysweep.analysis.tables.selection import shown
+from polysweep.analysis.tables.selection import format_value
 from polysweep.analysis.tables.wording import drawable, value_text
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import is_accuracy
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 def line_names(frame: pd.DataFrame, fields: Sequence[str]) -> pd.Series:
     """By row the name of its line: `polyak`, `sam, polyak`; `all runs` where the fields say nothing."""
     known = [frame[name] for name in fields if name in frame]
-    texts = [", ".join(value_text(v) for v in row if shown(v) != "-") for row in zip(*known, strict=True)]
+    texts = [", ".join(value_text(v) for v in row if format_value(v) != "-") for row in zip(*known, strict=True)]
     return pd.Series([text or NO_NAME for text in texts] or [NO_NAME] * len(frame), index=frame.index, dtype=object)
 
 
@@ -50,11 +50,13 @@ def require_one_each(frame: pd.DataFrame, keys: Sequence[str], plot: str) -> Non
     if not len(twice):
         return
     first = twice.iloc[0]
-    same = twice[[all(shown(row[k]) == shown(first[k]) for k in known) for row in twice.to_dict("records")]]
+    same = twice[
+        [all(format_value(row[k]) == format_value(first[k]) for k in known) for row in twice.to_dict("records")]
+    ]
     differ = [
         str(name)
         for name in frame.columns
-        if name not in OURS and name not in known and same[name].map(shown).nunique() > 1
+        if name not in OURS and name not in known and same[name].map(format_value).nunique() > 1
     ]
     where = " ".join(f"{name}={value_text(first[name])}" for name in known)
     raise UserError(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from polysweep.analysis.data.display import Displayed
-from polysweep.analysis.data.frames import RunSet, plain
+from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.published.cells import KEYS, TOP1, TOP5, Published, Reading
 from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
 from polysweep.analysis.tables.choice import select
@@ -139,10 +139,8 @@ def _by_key(
     selection: Selection, where: Mapping[str, str], listed: set[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
     """Our cells by what identifies a published one."""
-    runs, cells = selection.pulled.runs, selection.cells
-    fixed = {
-        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
-    }
+    cells = selection.cells
+    fixed = selection.of_all_runs
     others = [name for name in selection.varying if name not in (*TABLE, "task")]
     for name, value in where.items():
         if name not in others:
@@ -231,10 +229,7 @@ def published_of(published: Published, selection: Selection) -> Any:
 
 
 def _by_table(selection: Selection) -> Any:
-    runs = selection.pulled.runs
-    fixed = {
-        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
-    }
+    fixed = selection.of_all_runs
 
     def kind(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
         at = {**fixed, **{name: cell[name] for name in fixed if name in cell}}

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polysweep.analysis.data.frames import plain
+from polysweep.analysis.data.frames import to_python
 from polysweep.analysis.figures.epochs import require_history
 from polysweep.analysis.figures.files import image
 from polysweep.analysis.figures.gallery import figures
@@ -29,7 +29,7 @@ from polysweep.analysis.tables.mean_std import (
     number,
     row_verdicts,
 )
-from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.statistics import p_text
 from polysweep.analysis.tables.wording import settings_in_words
@@ -111,12 +111,12 @@ def render_report(
 
 def cost(runs: pd.DataFrame) -> str:
     """`1.25 stack-hours on 1 thread each (1.25 core-hours)`: seconds of trials, those of one stack counted once."""
-    seconds = [value or 0.0 for value in plain(runs["seconds"])]
-    widths = [value or 1 for value in plain(runs["width"])] if "width" in runs else [1] * len(seconds)
-    threads = [value or 1 for value in plain(runs["threads"])] if "threads" in runs else [1] * len(seconds)
+    seconds = [value or 0.0 for value in to_python(runs["seconds"])]
+    widths = [value or 1 for value in to_python(runs["width"])] if "width" in runs else [1] * len(seconds)
+    threads = [value or 1 for value in to_python(runs["threads"])] if "threads" in runs else [1] * len(seconds)
     stacks = sum(s / w for s, w in zip(seconds, widths, strict=True)) / 3600
     cores = sum(s / w * t for s, w, t in zip(seconds, widths, threads, strict=True)) / 3600
-    devices = sorted({str(value) for value in plain(runs["device"]) if value}) if "device" in runs else []
+    devices = sorted({str(value) for value in to_python(runs["device"]) if value}) if "device" in runs else []
     where = f" on {', '.join(devices)}" if devices else ""
     return f"{stacks:.2f} stack-hours of training, {cores:.2f} core-hours{where}"
 
@@ -247,7 +247,7 @@ def _failures(selection: Selection) -> list[dict[str, Any]]:
         error = run.get("error")
         if not detail and isinstance(error, str):
             detail = error.strip()
-        label = {name: run[name] for name in names if name in run and shown(run[name]) != "-"}
+        label = {name: run[name] for name in names if name in run and format_value(run[name]) != "-"}
         rows.append(
             {
                 "trial_id": run["trial_id"],
@@ -263,11 +263,11 @@ def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
     """By field, its distinct values and how many trials have each: a mixture is visible."""
     found = []
     for field in PROVENANCE:
-        values = [value for value in plain(runs[field]) if value is not None] if field in runs else []
+        values = [value for value in to_python(runs[field]) if value is not None] if field in runs else []
         counts = pd.Series([f"{value:g}" if isinstance(value, float) else str(value) for value in values], dtype=object)
         found.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
     return found
 
 
 def _label(row: Any, keys: Sequence[str]) -> str:
-    return " ".join(f"{key}={row[key]}" for key in keys if shown(row[key]) != "-")
+    return " ".join(f"{key}={row[key]}" for key in keys if format_value(row[key]) != "-")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.analysis.data.frames import SelectionRule
-from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, shown
+from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, format_value
 from polysweep.trainer.history import METRICS, is_accuracy, shown_number
 
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
@@ -109,7 +109,7 @@ def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict
     outcomes = Counter(run["outcome"] for run in members)
     first = members[0]
     choice = chosen_fields(first, tuned)
-    shares = [run["cap_share"] for run in finished if shown(run["cap_share"]) != "-"]
+    shares = [run["cap_share"] for run in finished if format_value(run["cap_share"]) != "-"]
     lost = outcomes["diverged"] + outcomes["stopped"]
     return {
         **{name: first[name] for name in TABLE_KEYS},

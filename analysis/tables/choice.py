@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import EPOCHS, RunSet, direction, plain, require_metric, scores
+from polysweep.analysis.data.frames import EPOCHS, RunSet, direction, require_metric, scores, to_python
 from polysweep.analysis.tables.candidates import (
     OF_CHOICE,
     OF_RUNS,
@@ -22,7 +22,7 @@ from polysweep.analysis.tables.candidates import (
     that_could_win,
     undecided,
 )
-from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, shown
+from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
 from polysweep.analysis.tables.statistics import Sample
 from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.history import METRICS, SPLITS
@@ -69,7 +69,7 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
         rivals = that_could_win([row for row, _ in described], winner, best_possible(by, maximal), maximal)
         if not rivals:
-            samples[tuple(map(shown, key))] = {
+            samples[tuple(map(format_value, key))] = {
                 row["selected"]: Sample.of(finished_values(runs, "value"))
                 for row, runs in ranked
                 if row is winner or (chose_here and not row["lacking"] and row["lost"] == winner["lost"])
@@ -102,7 +102,7 @@ def _require(pulled: RunSet, metric: str, option: str) -> None:
     numbers = [name for name in there if not name.startswith("_") and _is_number(pulled, name)]
     if metric not in numbers:
         raise UserError(f"{option}: unknown metric {metric!r}; {expected(metric, numbers)}")
-    fractions = plain(pulled.runs["val_fraction"]) if "val_fraction" in pulled.runs else [1]
+    fractions = to_python(pulled.runs["val_fraction"]) if "val_fraction" in pulled.runs else [1]
     if metric.startswith(f"{SPLITS[1]}/") and not any(fractions):
         raise UserError(f"{option}: {metric} was not measured: the sweep holds nothing out (val_fraction = 0)")
     if (pulled.runs["outcome"] == "finished").any():
@@ -119,9 +119,9 @@ def _runs(pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool) -> li
     """Per run what the choice needs: the fields of its cell, `value` (reported), `score` (chooses)."""
     protocol, runs = pulled.protocol, pulled.runs
     fields = [*protocol.cell, *protocol.tuned, *TABLE_KEYS, *OF_RUNS[:-2], "variant"]
-    columns = {name: plain(runs[name]) if name in runs else [None] * len(runs) for name in dict.fromkeys(fields)}
+    columns = {name: to_python(runs[name]) if name in runs else [None] * len(runs) for name in dict.fromkeys(fields)}
     if by == protocol.metric or epoch == "last":
-        reported, scored = (plain(runs[f"{epoch}/{name}"]) for name in (metric, by))
+        reported, scored = (to_python(runs[f"{epoch}/{name}"]) for name in (metric, by))
     else:
         found = _rescored(pulled, metric, by, maximal)
         reported, scored, columns["best_epoch"] = (

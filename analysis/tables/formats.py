@@ -9,7 +9,7 @@ import pandas as pd
 
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.mean_std import caption, cell_entry, long_table, mean_std_table, row_verdicts
-from polysweep.analysis.tables.selection import CAPPED, Selection, shown
+from polysweep.analysis.tables.selection import CAPPED, Selection, format_value
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.writers import Entry, Table, html, latex, markdown
 from polysweep.trainer.errors import UserError, expected
@@ -92,8 +92,8 @@ def _choices(cells: pd.DataFrame, column: str, layout: Layout) -> str:
     for cell in cells.to_dict("records"):
         if cell[column] == "":
             continue
-        where = " ".join(shown(cell[name]) for name in layout.cols)
-        row = " ".join(shown(cell[name]) for name in layout.rows)
+        where = " ".join(format_value(cell[name]) for name in layout.cols)
+        row = " ".join(format_value(cell[name]) for name in layout.rows)
         by_column.setdefault(where, {}).setdefault(str(cell[column]), []).append(row)
     parts = []
     for where, choices in by_column.items():

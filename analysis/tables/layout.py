@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import names_of, plain
-from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, shown
+from polysweep.analysis.data.frames import names_of, to_python
+from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
 from polysweep.analysis.tables.wording import shortened
 from polysweep.trainer.errors import UserError, expected
 
@@ -62,7 +62,7 @@ def require_varying(selection: Selection, name: str, option: str) -> None:
     if name in (*TABLE_KEYS, *selection.varying):
         return
     runs, protocol = selection.pulled.runs, selection.pulled.protocol
-    values = list(dict.fromkeys(map(shown, plain(runs[name])))) if name in runs else []
+    values = list(dict.fromkeys(map(format_value, to_python(runs[name])))) if name in runs else []
     if name in protocol.tuned:
         what = f"{name!r} is tuned: each cell has its chosen value"
     elif name == "seed":
@@ -107,7 +107,7 @@ def _groups(selection: Selection, layout: Layout) -> list[_Group]:
     """All groups, in the order of their first cells."""
     groups: dict[tuple[Any, ...], _Group] = {}
     for row, cell in enumerate(selection.cells.to_dict("records")):
-        key = tuple(None if shown(cell[name]) == "-" else cell[name] for name in layout.by)
+        key = tuple(None if format_value(cell[name]) == "-" else cell[name] for name in layout.by)
         group = groups.setdefault(key, _Group(key, [], set()))
         group.rows.append(row)
         group.places.add((key_of(cell, layout.rows), key_of(cell, layout.cols)))
@@ -134,7 +134,7 @@ def require_one_table(cells: pd.DataFrame, down: Sequence[str], layout: Layout) 
         place = key_of(cell, (*down, *layout.cols))
         other = first.setdefault(place, cell)
         if other is not cell:
-            pairs = [(name, shown(other[name]), shown(cell[name])) for name in layout.by]
+            pairs = [(name, format_value(other[name]), format_value(cell[name])) for name in layout.by]
             differ = [f"{name}={one} and {two}" for name, one, two in pairs if one != two]
             where = " ".join(f"{n}={v}" for n, v in zip((*down, *layout.cols), place, strict=True))
             raise UserError(
@@ -144,4 +144,4 @@ def require_one_table(cells: pd.DataFrame, down: Sequence[str], layout: Layout) 
 
 
 def key_of(cell: Mapping[Any, Any], names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(shown(cell[name]) for name in names)
+    return tuple(format_value(cell[name]) for name in names)

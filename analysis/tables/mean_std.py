@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import names_of, plain
+from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.tables.layout import Layout, key_of, require_one_table
 from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.statistics import LEVEL, Difference, holm, p_text, untested
@@ -221,10 +221,7 @@ def long_table(selection: Selection) -> pd.DataFrame:
     scale = 100 if is_accuracy(selection.metric) else 1
     is_test = selection.metric in ("test/top1", "test/top5")
     mean, std = ("test_accuracy_mean", "test_accuracy_std") if is_test else ("mean", "std")
-    runs = selection.pulled.runs
-    fixed = {
-        name: plain(runs[name])[0] if name in runs else None for name in ("optimizer", "model", "task", "weight_decay")
-    }
+    fixed = selection.of_all_runs
     rows = []
     for cell in selection.cells.to_dict("records"):
         interval = selection.interval(cell)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from polysweep.analysis.data.display import Displayed
-from polysweep.analysis.data.frames import RunSet, direction
+from polysweep.analysis.data.frames import RunSet, direction, to_python
 from polysweep.analysis.tables.statistics import (
     Candidates,
     Difference,
@@ -74,13 +74,20 @@ class Selection(Displayed):
         """The fields besides rho and scheduler that tell cells apart."""
         return [name for name in self.pulled.protocol.cell if name not in TABLE_KEYS]
 
+    @property
+    def of_all_runs(self) -> dict[str, Any]:
+        """Optimizer, model, task and weight decay, where cells do not say another: those of the first run."""
+        runs = self.pulled.runs
+        names = ("optimizer", "model", "task", "weight_decay")
+        return {name: to_python(runs[name])[0] if name in runs else None for name in names}
+
     def key(self, cell: Mapping[Any, Any]) -> tuple[str, ...]:
         """What tells a row of `cells`, `values` or `candidates` that belongs to one cell from those of all others."""
-        return tuple([shown(cell[name]) for name in dict.fromkeys([*TABLE_KEYS, *self.pulled.protocol.cell])])
+        return tuple([format_value(cell[name]) for name in dict.fromkeys([*TABLE_KEYS, *self.pulled.protocol.cell])])
 
     def cell_key(self, row: Mapping[Any, Any]) -> tuple[str, ...]:
         """What all candidates of one cell share, also where the radius or the scheduler is tuned."""
-        return tuple([shown(row[name]) for name in self.pulled.protocol.cell])
+        return tuple([format_value(row[name]) for name in self.pulled.protocol.cell])
 
     def samples_of(self, cell: Mapping[Any, Any]) -> Candidates:
         """The `samples` of a row of `cells`."""
@@ -135,7 +142,7 @@ class Selection(Displayed):
             name = chosen_text(run, self.pulled.protocol.tuned)
             if name in found:
                 value = run[column]
-                found[name].append(missing if shown(value) == "-" else float(value))
+                found[name].append(missing if format_value(value) == "-" else float(value))
         return [Sample.of(values) for values in found.values()]
 
     def finished_runs(self, cell: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
@@ -188,14 +195,14 @@ def _not_better(found: Difference, *, above: bool, below: bool) -> Difference:
     return found
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A field's value in a table, `-` where it does not apply."""
     return "-" if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)) else str(value)
 
 
 def chosen_fields(run: Mapping[Any, Any], tuned: Sequence[str]) -> dict[str, Any]:
     """The tuned fields that apply to a run."""
-    return {name: run[name] for name in tuned if shown(run[name]) != "-"}
+    return {name: run[name] for name in tuned if format_value(run[name]) != "-"}
 
 
 def chosen_text(run: Mapping[Any, Any], tuned: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from polysweep.analysis.tables.layout import require_varying
-from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.tables.wording import value_text
 from polysweep.trainer.errors import UserError, expected
 
@@ -25,7 +25,7 @@ def only(selection: Selection, wanted: Mapping[str, Any]) -> Selection:
     cells = selection.cells
     for name, values in wanted.items():
         require_varying(selection, name, "--only")
-        cells = cells[[shown(value) in _matching(selection, name, values) for value in cells[name]]]
+        cells = cells[[format_value(value) in _matching(selection, name, values) for value in cells[name]]]
     if not len(cells):
         raise UserError(f"--only: no cell has all of {' '.join(f'{name}={value}' for name, value in wanted.items())}")
     kept = {selection.cell_key(cell) for cell in cells.to_dict("records")}
@@ -54,16 +54,16 @@ def parse_only(texts: Sequence[str]) -> dict[str, str]:
 
 def _matching(selection: Selection, name: str, values: Any) -> set[str]:
     """The values of a field, as text, that are asked for."""
-    there = dict.fromkeys(map(shown, selection.cells[name]))
+    there = dict.fromkeys(map(format_value, selection.cells[name]))
     if isinstance(values, str):
         asked: Sequence[Any] = [values] if _same(values, there) else [part.strip() for part in values.split(",")]
     else:
         asked = values if isinstance(values, Sequence) else [values]
     found = set()
     for value in asked:
-        same = _same(shown(value), there)
+        same = _same(format_value(value), there)
         if not same:
-            choices = expected(shown(value), [value_text(one) for one in there])
+            choices = expected(format_value(value), [value_text(one) for one in there])
             raise UserError(f"--only: no cell has {name}={value}; {choices}")
         found |= same
     return found

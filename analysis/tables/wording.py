@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
-from polysweep.analysis.tables.selection import shown
+from polysweep.analysis.tables.selection import format_value
 from polysweep.trainer.history import is_accuracy
 
 FIELDS: Final = {
@@ -80,10 +80,10 @@ def in_unicode(label: str) -> str:
 
 def value_text(value: Any) -> str:
     """A field's value: `0` of 0.0, `-` where it does not apply, and never a control character."""
-    if isinstance(value, float) and shown(value) != "-":
+    if isinstance(value, float) and format_value(value) != "-":
         short = f"{value:g}"
         return short if float(short) == value else repr(value)
-    return printable(shown(value))
+    return printable(format_value(value))
 
 
 def setting(name: str, value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import plain
-from polysweep.analysis.tables.selection import Selection, shown
+from polysweep.analysis.data.frames import to_python
+from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.theory.curves import FINAL, HIT, PUBLISHED, MethodCurve, is_missing
 from polysweep.trainer.convex.coverage import ROUNDING as COVERED
 from polysweep.trainer.convex.problem import CONVEX, Problem, problem_of
@@ -26,7 +26,7 @@ def lines_of(selection: Selection) -> list[MethodCurve]:
     one, and where a radius is above 1/L of its theorem.
     """
     runs = selection.pulled.runs
-    other = sorted({str(task) for task in plain(runs["task"])} - set(CONVEX))
+    other = sorted({str(task) for task in to_python(runs["task"])} - set(CONVEX))
     if other:
         raise UserError(
             f"{selection.pulled.protocol.name}: the paper's bounds are for convex tasks with known constants "
@@ -96,7 +96,7 @@ def _shared(runs: Any) -> set[str]:
     for run in runs:
         for name, value in run.items():
             if str(name).startswith("task_options."):
-                found.setdefault((str(run["task"]), str(name)), set()).add(shown(value))
+                found.setdefault((str(run["task"]), str(name)), set()).add(format_value(value))
     return {f"{task} {name}" for (task, name), values in found.items() if len(values) == 1}
 
 
@@ -123,7 +123,7 @@ def _label(selection: Selection, run: Mapping[Any, Any], cell: Mapping[Any, Any]
         plain_radius = name == "rho_schedule" and value == "constant"
         in_title = name.startswith("task_options.") and name not in NOT_OF_THE_PROBLEM
         if name not in (*skipped, *open_) and not in_title and not is_missing(value) and not plain_radius:
-            told.append(f"{name.rpartition('.')[2]}={shown(value)}")
+            told.append(f"{name.rpartition('.')[2]}={format_value(value)}")
     head = str(run["scheduler"]) if run["scheduler"] in PUBLISHED else f"{run['optimizer']} {run['scheduler']}"
     if run["scheduler"] == "constant" and run["optimizer"] not in ("usam", "sam", "sgd"):
         head = str(run["optimizer"])

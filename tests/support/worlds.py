@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, typed
+from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, to_arrow
 from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
 from polysweep.analysis.published.comparison import compare
@@ -110,7 +110,7 @@ def drawn(world: World, rng: np.random.Generator) -> RunSet:
     measured = [name for name in runs if name.startswith(("best/", "last/"))]
     runs[measured] = runs[measured].mask(lost)
     protocol = SelectionRule("world", "test/top1", "maximize", (*FIELDS, "scheduler"), ("lr", "lr_min"))
-    table = pa.table({name: typed([None if pd.isna(v) else v for v in runs[name].tolist()]) for name in runs})
+    table = pa.table({name: to_arrow([None if pd.isna(v) else v for v in runs[name].tolist()]) for name in runs})
     history = table.select(["trial_id", "epoch"]).append_column("step", table["epoch"])
     for name in ("test/top1", "test/top5"):
         history = history.append_column(name, table[f"best/{name}"])
