@@ -96,7 +96,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.stdout.close()
 
 
-MOTO = Path(sys.executable).parent.parent / "moto/bin/moto_server"
+MOTO = Path(sys.executable).parent.parent / "moto/bin/python"
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +107,7 @@ def s3_server() -> Iterator[tuple[str, int]]:
         port = probe.getsockname()[1]
     assert MOTO.exists(), "run `make test`: it installs the S3 server into an environment of its own"
     process = subprocess.Popen(
-        [MOTO, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [MOTO, ROOT / "tests/support/s3_server.py", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         wait_for(lambda: _listens(port), 60)
