@@ -6,13 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import polysweep
 from tests.support.pages import blocks_of
-from tests.support.processes import own_network
+from tests.support.processes import as_from_a_terminal, own_network
 from tests.support.project import ROOT, TINY
 from tests.support.waiting import wait_for
 
@@ -82,7 +83,10 @@ try:
 except KeyboardInterrupt:
     print("interrupted", before == (signal.getsignal(signal.SIGINT), dict(os.environ), list(sys.path)))
 """
-    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "store"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "store"], stdout=subprocess.PIPE, text=True,
+        preexec_fn=partial(as_from_a_terminal, False),
+    )  # fmt: skip
     wait_for(lambda: any((tmp_path / "store").glob("trials/*/history.parquet")), 120, process)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "interrupted True\n"
