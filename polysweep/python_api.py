@@ -44,8 +44,8 @@ class SweepPlan:
     """What a launch of a sweep would do.
 
     `counts` has the trials in all and by state, `cells` a row per cell, `trials` a row per trial, `stacks` the ids of
-    the trials that would be trained together, `estimate` the time and cost, `warnings` what may not be meant, and
-    `changes` the values in which the spec differs from the one launched under its name (see `launch(extend=True)`).
+    the trials that would be trained together, `estimate` the time and cost, `warnings` what is probably not intended,
+    and `changes` the values in which the spec differs from the one launched under its name (see `launch(extend=True)`).
     """
 
     def __init__(self, planned: PlannedLaunch) -> None:

@@ -26,10 +26,9 @@ from polysweep.analysis.tables.mean_std import (
     caption,
     cell_text,
     long_table,
-    number,
     row_verdicts,
 )
-from polysweep.analysis.tables.selection import Selection, format_value
+from polysweep.analysis.tables.selection import Selection, format_value, number
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.statistics import p_text
 from polysweep.analysis.tables.wording import settings_in_words

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.analysis.data.frames import SelectionRule
-from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, format_value
-from polysweep.trainer.history import METRICS, is_accuracy, shown_number
+from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, format_value, number
+from polysweep.trainer.history import METRICS, is_accuracy
 
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
 MOST_LEADING: Final = 3
@@ -79,7 +79,7 @@ def undecided(
 
 
 def _so_far(row: Mapping[str, Any], metric: str) -> str:
-    mean = f"{100 * row['mean']:.2f}" if is_accuracy(metric) else shown_number(row["mean"])
+    mean = number(row["mean"], metric)
     lost = "".join(f", {row[name]} {name}" for name in OUTCOMES if row[name])
     return f"{mean} ({row['n']}/{row['seeds']}{lost})"
 

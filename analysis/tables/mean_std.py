@@ -12,10 +12,10 @@ import pandas as pd
 
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.tables.layout import Layout, key_of, require_one_table
-from polysweep.analysis.tables.selection import Selection
+from polysweep.analysis.tables.selection import Selection, number
 from polysweep.analysis.tables.statistics import LEVEL, Difference, holm, p_text, untested
 from polysweep.analysis.tables.writers import Entry
-from polysweep.trainer.history import is_accuracy, shown_number
+from polysweep.trainer.history import is_accuracy
 
 PUBLISHED_COLUMNS: Final = (
     "optimizer",
@@ -94,13 +94,6 @@ def cell_entry(
     std = "" if math.isnan(cell["std"]) else number(cell["std"], metric)
     ends = "" if interval is None or math.isnan(interval[0]) else ", ".join(number(end, metric) for end in interval)
     return Entry(number(cell["mean"], metric), std, f"[{ends}]" if ends else "", note, True, is_marked)
-
-
-def number(value: float, metric: str) -> str:
-    """Percent with two decimals for an accuracy, else four decimals; three digits of what these would hide."""
-    if is_accuracy(metric):
-        return f"{100 * value:.2f}"
-    return shown_number(value)
 
 
 def caption(selection: Selection) -> str:

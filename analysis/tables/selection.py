@@ -22,7 +22,7 @@ from polysweep.analysis.tables.statistics import (
     more_diverged,
     untested,
 )
-from polysweep.trainer.history import SPLITS, is_accuracy
+from polysweep.trainer.history import SPLITS, is_accuracy, shown_number
 
 TABLE_KEYS: Final = ("rho", "scheduler")
 CAPPED: Final = 0.5
@@ -193,6 +193,13 @@ def _not_better(found: Difference, *, above: bool, below: bool) -> Difference:
     if below and not math.isnan(found.p_below):
         found = found._replace(p_below=1.0, high=math.inf)
     return found
+
+
+def number(value: float, metric: str) -> str:
+    """Percent with two decimals for an accuracy, else four decimals; three digits of what these would hide."""
+    if is_accuracy(metric):
+        return f"{100 * value:.2f}"
+    return shown_number(value)
 
 
 def format_value(value: Any) -> str:

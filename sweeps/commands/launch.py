@@ -112,7 +112,7 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 
 
 def warnings(spec: SweepSpec) -> list[str]:
-    """What is allowed and may not be meant."""
+    """What is allowed but probably not intended."""
     texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
     return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 

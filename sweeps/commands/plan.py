@@ -15,7 +15,7 @@ from polysweep.sweeps.store.store import Store
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """A sweep's plan, how its spec differs from the launched one, the time it takes, and what may not be meant."""
+    """A sweep's plan, its spec's changes since the launch, the time it takes, and what is probably not intended."""
 
     plan: Plan
     extension: Extension

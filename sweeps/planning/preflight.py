@@ -57,7 +57,7 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
 
 
 def remarks(config: TrialConfig) -> list[str]:
-    """What is allowed and may not be meant."""
+    """What is allowed but probably not intended."""
     texts = []
     if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
         texts.append(
