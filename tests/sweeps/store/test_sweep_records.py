@@ -16,6 +16,7 @@ from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.sweeps.planning.status import status_of
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store import history_file
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer import config as config_module
 from polysweep.trainer.components import plugins
@@ -41,6 +42,19 @@ def test_results_outlive_another_number_of_numerics(tmp_path: Path, monkeypatch:
     assert after.equals(before)
     changed = SweepSpec.parse(json.dumps(SPEC), "made.yaml")
     assert not {trial.trial_id for trial in changed.trials} & set(ids(store.launched("made"))), "it does change the ids"
+
+
+def test_a_column_that_a_later_version_has_added_is_null_in_older_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = select(sweep(tmp_path, by_lr)).cells
+    monkeypatch.setattr(history_file, "HISTORY_COLUMNS", (*HISTORY_COLUMNS, "curvature"))
+    store = Store(str(tmp_path))
+    assert status_of(store.launched("made"), store)["counts"]["finished"] == 24
+    runs = pull("made", store=store, cache=tmp_path / "other-cache")
+    assert select(runs).cells.equals(before)
+    assert runs.history["curvature"].isna().all() and len(runs.history) == 72
+    assert store.history(ids(store.launched("made"))[0])[0]["curvature"] is None
 
 
 def test_a_check_or_default_that_has_changed_since_changes_nothing_that_is_read(
