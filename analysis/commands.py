@@ -172,8 +172,8 @@ def compare(
 
     theirs = _published(published, published_seeds)
     assert theirs is not None
-    found = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=parse_where(where or []))
-    say(render_compared(found, format_))
+    comparison = compare_cells(_pulled(name, store, cache), theirs, epoch=epoch, where=parse_where(where or []))
+    say(render_compared(comparison, format_))
 
 
 @app.command()

@@ -177,8 +177,8 @@ def loop() -> tuple[float, dict[str, list[float]]]:
 
     began = time.perf_counter()
     api = wandb.Api(timeout=120)
-    found = {run.id: [row["test/top1"] for row in run.scan_history()] for run in api.runs("lab/p")}
-    return time.perf_counter() - began, found
+    accuracies = {run.id: [row["test/top1"] for row in run.scan_history()] for run in api.runs("lab/p")}
+    return time.perf_counter() - began, accuracies
 
 
 def pulled(cache: Path) -> tuple[float, dict[str, list[float]]]:
@@ -186,9 +186,9 @@ def pulled(cache: Path) -> tuple[float, dict[str, list[float]]]:
     from polysweep import pull
 
     began = time.perf_counter()
-    found = pull("wandb://lab/p", cache=cache)
+    runs = pull("wandb://lab/p", cache=cache)
     seconds = time.perf_counter() - began
-    groups = found.columns(["test/top1"]).groupby("trial_id", sort=False)["test/top1"]
+    groups = runs.columns(["test/top1"]).groupby("trial_id", sort=False)["test/top1"]
     return seconds, {str(name): values.tolist() for name, values in groups}
 
 
@@ -197,29 +197,29 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console(width=100)
     with tempfile.TemporaryDirectory() as folder:
         root, cache = Path(folder) / "store", Path(folder) / "cache"
-        ids = fill(root, given.trials)
+        ids = fill(root, options.trials)
         table = Table(title=f"{len(ids)} trials x {EPOCHS} epochs in the Store: to tables and a robustness plot")
         for column in ("", "wall s", "MB"):
             table.add_column(column)
         seconds, memory = look(root, cache)
         table.add_row("no cache", f"{seconds:.1f}", f"{memory:.0f}")
-        for number in range(given.rounds):
+        for number in range(options.rounds):
             seconds, memory = look(root, cache)
             table.add_row(f"from the cache, {number + 1}", f"{seconds:.1f}", f"{memory:.0f}")
         touch(root, ids[:20])
         seconds, memory = look(root, cache)
         table.add_row("after 20 records have changed", f"{seconds:.1f}", f"{memory:.0f}")
         console.print(table)
-    with server(given.runs), tempfile.TemporaryDirectory() as folder:
-        table = Table(title=f"{given.runs} runs x {EPOCHS} epochs from the loopback W&B server, seconds")
+    with server(options.runs), tempfile.TemporaryDirectory() as folder:
+        table = Table(title=f"{options.runs} runs x {EPOCHS} epochs from the loopback W&B server, seconds")
         for column in ("round", "scan_history loop", "pull, cold", "pull, nothing changed", "loop / cold"):
             table.add_column(column)
         ratios = []
-        for number in range(given.rounds):
+        for number in range(options.rounds):
             cache = Path(folder) / str(number)
             slow, theirs = loop()
             cold, ours = pulled(cache)

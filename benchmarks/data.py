@@ -57,7 +57,7 @@ def main() -> None:
         task = CIFAR10(Path(folder), 0.0).to(torch.device(options.device), torch.float32)
         plain = CIFAR10(Path(folder), 0.0)
         usual = loader(Random(plain.train.images, plain.train.labels), BATCH, workers=2, shuffle=True)
-        found: dict[str, list[float]] = {"DataLoader, 2 workers": [], "polysweep": []}
+        by_loader: dict[str, list[float]] = {"DataLoader, 2 workers": [], "polysweep": []}
         ours(task, 1, options.batches, options.device)
         for round_ in range(options.rounds):
             batches = iter(usual)
@@ -66,14 +66,14 @@ def main() -> None:
             started = time.perf_counter()
             for _ in islice(batches, options.batches):
                 pass
-            found["DataLoader, 2 workers"].append(options.batches * BATCH / (time.perf_counter() - started))
+            by_loader["DataLoader, 2 workers"].append(options.batches * BATCH / (time.perf_counter() - started))
             del batches
-            found["polysweep"].append(ours(task, round_ + 1, options.batches, options.device))
+            by_loader["polysweep"].append(ours(task, round_ + 1, options.batches, options.device))
     table = Table(title=f"CIFAR-shaped training images per second ({options.rounds} interleaved rounds)")
     for column in ("", "median", "minimum", "maximum", "ratio"):
         table.add_column(column, justify="left" if not column else "right")
-    for name, rates in found.items():
-        ratio = statistics.median(a / b for a, b in zip(rates, found["DataLoader, 2 workers"], strict=True))
+    for name, rates in by_loader.items():
+        ratio = statistics.median(a / b for a, b in zip(rates, by_loader["DataLoader, 2 workers"], strict=True))
         table.add_row(name, *(f"{f(rates):,.0f}" for f in (statistics.median, min, max)), f"{ratio:.1f}")
     Console().print(table)
 

@@ -124,8 +124,8 @@ def child(variant: str, data: Path, images: int) -> dict[str, float]:
     """Run one variant in a process of its own."""
     command = [sys.executable, __file__, "--variant", variant, "--data", str(data), "--images", str(images)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-    return found
+    times: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return times
 
 
 def trial_memory(data: Path, precision: str) -> None:
@@ -165,22 +165,22 @@ def main() -> None:
         if options.trial:
             trial_memory(data, options.trial)
             return
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
         for round_ in range(options.rounds):
             for name in VARIANTS[round_ % 3 :] + VARIANTS[: round_ % 3]:
-                found[name].append(child(name, data, options.images))
+                results[name].append(child(name, data, options.images))
         difference = largest_difference(data)
     table = Table(title=f"ResNet-20 3x32x32, batch 128, SAM-Polyak, one core ({options.rounds} rounds)")
     for column in ("", "s per 50,000 images", "minimum", "maximum", "times as fast", "mean train/loss"):
         table.add_column(column, justify="left" if not column else "right")
-    usual = [one["seconds per image"] for one in found[VARIANTS[0]]]
+    usual = [one["seconds per image"] for one in results[VARIANTS[0]]]
     for name in VARIANTS:
-        seconds = [one["seconds per image"] for one in found[name]]
+        seconds = [one["seconds per image"] for one in results[name]]
         table.add_row(
             name,
             *(f"{50_000 * f(seconds):.0f}" for f in (statistics.median, min, max)),
             f"{statistics.median(a / b for a, b in zip(usual, seconds, strict=True)):.2f}",
-            f"{statistics.fmean(one['loss'] for one in found[name]):.5f}",
+            f"{statistics.fmean(one['loss'] for one in results[name]):.5f}",
         )
     Console().print(table)
     print(f"float32, {COMPARED_STEPS} steps from equal states: losses differ by at most {difference:.1e} (relative)")

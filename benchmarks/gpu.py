@@ -114,8 +114,8 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if "view" not in str(func) and "detach" not in str(func):
-            found = [t for t in tree_leaves((args, kwargs, out)) if isinstance(t, Tensor)]
-            self.bytes += sum(t.numel() * t.element_size() for t in found)
+            counted = [t for t in tree_leaves((args, kwargs, out)) if isinstance(t, Tensor)]
+            self.bytes += sum(t.numel() * t.element_size() for t in counted)
         return out
 
 
@@ -172,7 +172,7 @@ def main() -> None:
     torch.set_num_threads(1)
     name = "cpu" if device == "cpu" else torch.cuda.get_device_name()
     per_epoch = EPOCH / batch
-    found: dict[tuple[str, int], float] = {}
+    results: dict[tuple[str, int], float] = {}
     table = Table(title=f"{name}: ResNet-20 3x32x32, batch {batch}, SAM-Polyak")
     for column in ("", "precision", "K", "s per epoch and trial", "times (a)", "peak GB"):
         table.add_column(column, justify="right" if column not in ("", "precision") else "left")
@@ -194,7 +194,7 @@ def main() -> None:
                 table.add_row(label, precision, str(width), "out of memory", "", "")
                 continue
             if captured:
-                found[precision, width] = seconds
+                results[precision, width] = seconds
             figures = (f"{seconds:.3f}", f"{baseline / seconds:.1f}", f"{peak_memory(device):.2f}")
             table.add_row(label, precision, str(width), *figures)
     console = Console(width=110)
@@ -203,8 +203,8 @@ def main() -> None:
         seconds, text = roofline(precision, batch, device, 1024 if device == "cpu" else 8192)
         print(f"roofline {precision}: {seconds * per_epoch:.3f} s per epoch and trial: {text}")
     for precision in ("float32", "bfloat16"):
-        fastest = min(seconds for (of, _), seconds in found.items() if of == precision)
-        width = min(k for (of, k), seconds in found.items() if of == precision and seconds <= 1.05 * fastest)
+        fastest = min(seconds for (of, _), seconds in results.items() if of == precision)
+        width = min(k for (of, k), seconds in results.items() if of == precision and seconds <= 1.05 * fastest)
         entry = {name: {"resnet20 3x32x32": width}}
         print(f"stack: auto for {precision}: {entry}, the least K within 5 % of the best")
 

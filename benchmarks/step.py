@@ -126,26 +126,26 @@ def main() -> None:
             "theirs": published(theirs, images, labels),
         }
         count = rounds if small else max(rounds // 4, 3)
-        found = interleaved(calls, count, 5 if small else 1)
+        times = interleaved(calls, count, 5 if small else 1)
         steps.add_row(
             f"{model} {'x'.join(map(str, shape))}",
             str(batch),
             str(count),
-            f"{1e3 * statistics.median(found['bare']):.2f} ms",
-            f"{ratio(found['ours'], found['bare']):.3f}",
-            f"{ratio(found['theirs'], found['bare']):.3f}",
-            f"{ratio(found['ours'], found['theirs']):.3f}",
+            f"{1e3 * statistics.median(times['bare']):.2f} ms",
+            f"{ratio(times['ours'], times['bare']):.3f}",
+            f"{ratio(times['theirs'], times['bare']):.3f}",
+            f"{ratio(times['ours'], times['theirs']):.3f}",
         )
     Console().print(steps)
 
     rows = Table(title="cost of a row in a stack of K / in a stack of one: resnet8 1x8x8, batch 64")
     images, labels = torch.randn(64, 1, 8, 8), torch.randint(0, 10, (64,))
-    found = interleaved(
+    times = interleaved(
         {str(k): ours(stack_of("resnet8", (1, 8, 8), k), images, labels) for k in WIDTHS}, max(rounds // 2, 3), 2
     )
     for k in WIDTHS:
         rows.add_column(f"K = {k}", justify="right")
-    rows.add_row(*(f"{ratio(found[str(k)], found['1']) / k:.3f}" for k in WIDTHS))
+    rows.add_row(*(f"{ratio(times[str(k)], times['1']) / k:.3f}" for k in WIDTHS))
     Console().print(rows)
 
 

@@ -127,7 +127,7 @@ def measured(counted: Counted, store: str, width: int, rounds: int) -> dict[str,
     module, name = HEARTBEAT
     inside = importlib.import_module(module)
     usual = getattr(inside, name)
-    found: dict[str, list[list[Call]]] = {"start": [], "save": [], "heartbeat": []}
+    calls: dict[str, list[list[Call]]] = {"start": [], "save": [], "heartbeat": []}
     setattr(inside, name, 3600.0)
     with closing_later(StackRun(job(store, width, rounds + 10))) as run:
         for number in range(rounds + 2):
@@ -135,15 +135,15 @@ def measured(counted: Counted, store: str, width: int, rounds: int) -> dict[str,
             assert run.advance() is not None
             # The first epoch comes with the start, the second one is the first to keep a checkpoint before it.
             kind = {0: "start", 1: ""}.get(number, "save")
-            found.setdefault(kind, []).append(counted.calls)
+            calls.setdefault(kind, []).append(counted.calls)
     setattr(inside, name, BEAT_SECONDS)
     with closing_later(StackRun(job(store, width, rounds + 10))) as run:
         assert run.advance() is not None
         counted.restart()
-        found["heartbeat"] = wait_for_bursts(counted, rounds)
+        calls["heartbeat"] = wait_for_bursts(counted, rounds)
     setattr(inside, name, usual)
-    found.pop("")
-    return found
+    calls.pop("")
+    return calls
 
 
 @contextmanager
@@ -218,8 +218,8 @@ def table_of(place: str, store: str, counted: Counted, widths: Sequence[int], ro
     for column in ("K", "what", *CALLS[place], "other", "seconds (least to most)"):
         table.add_column(column, justify="right" if column != "what" else "left")
     for width in widths:
-        found = measured(counted, f"{store}/{width}", width, rounds)
-        for what, times in found.items():
+        numbers = measured(counted, f"{store}/{width}", width, rounds)
+        for what, times in numbers.items():
             table.add_row(*row(place, width, what, times))
     return table
 

@@ -76,15 +76,15 @@ class Lean(loops.Loss):
 def configs_of(name: str, iterations: int, repeats: int) -> list[TrialConfig]:
     """The configurations of a spec with `repeats` seeds, each of `iterations` steps."""
     spec = SweepSpec.load(ROOT / "sweeps/specs" / f"{name}.yaml")
-    found = []
+    configs = []
     for trial in spec.trials:
         values = trial.canonical()
         if values.get("seed", 0):
             continue
         options = {**values["task_options"], "record_every": RECORD_EVERY, "check": False}
         values |= {"task_options": options, "epochs": iterations // RECORD_EVERY}
-        found += [TrialConfig.parse({**values, "seed": seed}) for seed in range(repeats)]
-    return found
+        configs += [TrialConfig.parse({**values, "seed": seed}) for seed in range(repeats)]
+    return configs
 
 
 def stacks_of(configs: Sequence[TrialConfig]) -> list[list[TrialConfig]]:
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, nargs="+", default=[5, 20])
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     threadpool_limits(1)  # of NumPy's BLAS
     cores = usable_cpus()
@@ -194,11 +194,11 @@ def main() -> None:
         "lean loop", "one core / loop", f"{cores} cores / loop", f"{cores} cores / lean",
     )  # fmt: skip
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        for repeats in given.repeats:
+        for repeats in options.repeats:
             for name in ("adaptive-deterministic", "adaptive-stochastic"):
-                rates = measure(name, given.iterations, given.rounds, repeats, pool).seconds
-                configs = configs_of(name, given.iterations, repeats)
-                work = len(configs) * given.iterations
+                rates = measure(name, options.iterations, options.rounds, repeats, pool).seconds
+                configs = configs_of(name, options.iterations, repeats)
+                work = len(configs) * options.iterations
                 speeds = [
                     f"{work / statistics.median(rates[way]):,.0f}" for way in ("one core", "all cores", "loop", "lean")
                 ]
@@ -210,7 +210,8 @@ def main() -> None:
                 table.add_row(name, str(repeats), str(len(configs)), str(widest), *speeds, *ratios)
     console = Console(width=190)
     console.print(table)
-    console.print(f"n = {given.rounds} rounds of {given.iterations} iterations, one torch and BLAS thread a process")
+    rounds = f"n = {options.rounds} rounds of {options.iterations} iterations"
+    console.print(f"{rounds}, one torch and BLAS thread a process")
 
 
 def _ratio(slow: Sequence[float], fast: Sequence[float]) -> str:

@@ -1,10 +1,11 @@
-"""Refuses phrases that a reader has to translate, in docstrings, comments, messages and pages; each with a better one.
+"""Refuses words that a reader has to translate, in docstrings, comments, messages and pages, and empty names of locals.
 
 python tools/words.py [FILE...]     default: the code, the tools and the pages that git tracks
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import subprocess
@@ -50,6 +51,9 @@ BETTER: Final = {
 }
 PATTERN: Final = re.compile("|".join(rf"(?P<p{n}>\b(?:{text})\b)" for n, text in enumerate(BETTER)), re.IGNORECASE)
 
+EMPTY_NAMES: Final = frozenset({"found", "given", "known", "made", "said"})
+"""Of local variables in the product: each says that there is something, and not what."""
+
 
 def tracked() -> list[Path]:
     """The files that are checked."""
@@ -86,10 +90,25 @@ def complaints(path: Path) -> Iterator[str]:
             yield f"{shown}:{line}: {match.group()!r}: better: {phrases[number]}"
 
 
+def empty_names(path: Path) -> Iterator[str]:
+    """`file:line: ...`, one per function of a Python file and local variable that names nothing."""
+    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        names = {node.arg: node.lineno for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.setdefault(node.id, node.lineno)
+        for name in sorted(EMPTY_NAMES & set(names)):
+            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            yield f"{shown}:{names[name]}: local {name!r} of {function.name}: name what it holds"
+
+
 def main() -> int:
     """Print what is refused; 1 if anything is."""
     paths = [Path(name).resolve() for name in sys.argv[1:]] or tracked()
     lines = [line for path in paths for line in complaints(path)]
+    lines += [line for path in paths if path.suffix == ".py" for line in empty_names(path)]
     print("\n".join(lines) or f"words: {len(paths)} files, no phrase to better")
     return 1 if lines else 0
 

@@ -35,8 +35,8 @@ def loads(content: bytes) -> dict[str, Any]:
     `NewerError` if its format is newer.
     """
     try:
-        found = torch.load(io.BytesIO(content), weights_only=True)
-        format_ = found["format"]
+        checkpoint = torch.load(io.BytesIO(content), weights_only=True)
+        format_ = checkpoint["format"]
     except Exception as error:  # whatever torch, zipfile or pickle say of a damaged file
         reason = str(error).strip().partition("\n")[0]
         raise DamagedError(f"it cannot be read: {type(error).__name__}: {reason}") from None
@@ -44,11 +44,11 @@ def loads(content: bytes) -> dict[str, Any]:
         raise NewerError(format_)
     if format_ != CHECKPOINT_FORMAT:
         raise DamagedError(f"it has format {format_!r}, this version reads {CHECKPOINT_FORMAT}")
-    expected = found.pop("sha256", None)
-    checksum = _checksum(found)
+    expected = checkpoint.pop("sha256", None)
+    checksum = _checksum(checkpoint)
     if checksum != expected:
         raise DamagedError(f"its content has the SHA-256 {checksum[:16]}..., it says {str(expected)[:16]}...")
-    return dict(found)
+    return dict(checkpoint)
 
 
 def _checksum(value: Any) -> str:

@@ -82,12 +82,12 @@ class TrialConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill(cls, given: Any) -> Any:
+    def _fill(cls, raw: Any) -> Any:
         """Refuse what no component reads, and fill in the defaults of what one does."""
-        if not isinstance(given, Mapping):
-            raise ValueError(f"a trial config is a mapping, not {type(given).__name__}")
-        values = {key: value for key, value in given.items() if value is not None}
-        for key in given:
+        if not isinstance(raw, Mapping):
+            raise ValueError(f"a trial config is a mapping, not {type(raw).__name__}")
+        values = {key: value for key, value in raw.items() if value is not None}
+        for key in raw:
             if key not in cls.model_fields:
                 raise ConfigError(str(key), f"unknown field; {expected(key, cls.model_fields)}")
         for kind in COMPONENT_FIELDS:
@@ -216,9 +216,9 @@ def _defaults(config: type[TrialConfig]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _not_default(options: type[BaseModel], given: str) -> dict[str, Scalar]:
+def _not_default(options: type[BaseModel], text: str) -> dict[str, Scalar]:
     """Those of a component's options, given as JSON, that differ from their default."""
-    return options(**json.loads(given)).model_dump(exclude_defaults=True)
+    return options(**json.loads(text)).model_dump(exclude_defaults=True)
 
 
 _SHARED: Final = (

@@ -17,10 +17,10 @@ def check_device(device: str) -> None:
         return
     import torch
 
-    found = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    known = ["cpu", *(["cuda"] if found else []), *found]
-    if device not in known:
-        raise UserError(f"--device: {device!r} is not on this machine; expected one of {', '.join(known)}")
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    devices = ["cpu", *(["cuda"] if gpus else []), *gpus]
+    if device not in devices:
+        raise UserError(f"--device: {device!r} is not on this machine; expected one of {', '.join(devices)}")
 
 
 def check_precision(precision: str, device: str) -> None:

@@ -11,27 +11,13 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from polysweep.trainer.convex.task import Convex
-from polysweep.trainer.schedulers.scheduler import Gamma
 from polysweep.trainer.stack.cuda_graph import Capture, Replay
-from polysweep.trainer.stack.stack import Stack, Step
+from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.streams import stream_seed
 from polysweep.trainer.tasks.augmentation import epoch_draws
 
-MEANS: Final = (
-    "train/loss",
-    "train/top1",
-    "train/top5",
-    "gamma/mean",
-    "gamma/cap_share",
-    "gamma/zero_share",
-    "grad_norm/x",
-    "grad_norm/e",
-    "ascent_gain",
-)
-"""History columns that are means over an epoch's counted steps."""
-
 GAMMA_MEANS: Final = ("gamma/mean", "gamma/cap_share", "gamma/zero_share")
+"""History columns of every task that are means over an epoch's counted steps."""
 
 
 class Sums(NamedTuple):
@@ -53,6 +39,10 @@ class EpochResult(NamedTuple):
     started: float  # time.perf_counter()
 
 
+_StepValues = tuple[Tensor, tuple[Tensor, ...]]
+"""Of one step: which rows it updated, and the value of each quantity whose mean is reported, (K,) each."""
+
+
 class EpochRunner:
     """Runs the epochs of one stack, with the whole step captured where `capture` says how: one launch, no host sync."""
 
@@ -62,11 +52,10 @@ class EpochRunner:
         self._augments = self._config.augmentation not in (None, "none")
         self._sums = self._zero()
         self._replay = None if capture is None else Replay(self._one_step, self._tensors, self._put, capture)
-        self._steps: list[tuple[Gamma, Tensor]] | None = None  # of a convex task: added up at the end of the epoch
-        stack.may_ask = stack.may_ask and capture is None
-        if stack.monitor is not None:
-            stack.monitor.by_step = capture is not None
-            self._steps = [] if capture is None else None
+        self._keeps_steps = stack.task.adds_up_at_the_end and capture is None
+        self._steps: list[_StepValues] = []  # kept until the end of the epoch
+        if capture is not None:
+            stack.run_captured()
 
     @property
     def overwrites(self) -> bool:
@@ -124,38 +113,38 @@ class EpochRunner:
         stack = self._stack
         images, labels = stack.task.mini_batch(positions, draws, self._config.augmentation)
         done = stack.step(images, labels, step)
-        updated, gamma = done.updated, done.result.gamma.value
-        if self._steps is not None:
-            self._steps.append((done.result.gamma, updated))
+        gamma, updated = done.result.gamma, done.updated
+        values = (*gamma, *stack.task.of_step(done.result, labels))
+        if self._keeps_steps:
+            self._steps.append((updated, values))
             return
-        before, measured = self._sums, _measure(stack, done, labels)
+        before, measured = self._sums, torch.stack([value.to(stack.dtype) for value in values])
         if done.everyone:
             self._sums = Sums(
                 before.means + measured,
                 before.steps + 1,
-                torch.minimum(before.gamma_min, gamma),
-                torch.maximum(before.gamma_max, gamma),
+                torch.minimum(before.gamma_min, gamma.value),
+                torch.maximum(before.gamma_max, gamma.value),
             )
             return
         self._sums = Sums(
             before.means + torch.where(updated, measured, 0),
             before.steps + updated,
-            torch.where(updated, torch.minimum(before.gamma_min, gamma), before.gamma_min),
-            torch.where(updated, torch.maximum(before.gamma_max, gamma), before.gamma_max),
+            torch.where(updated, torch.minimum(before.gamma_min, gamma.value), before.gamma_min),
+            torch.where(updated, torch.maximum(before.gamma_max, gamma.value), before.gamma_max),
         )
 
     def _add_up(self) -> None:
         """The sums of the steps so far; every row by itself, so that its bits do not depend on its place."""
-        assert self._steps is not None
-        updated = torch.stack([one for _, one in self._steps], dim=1)
-        values, capped, zeroed = (torch.stack(each, dim=1) for each in zip(*[g for g, _ in self._steps], strict=True))
-        dtype = values.dtype
-        means = [torch.where(updated, quantity, 0).sum(1, dtype=dtype) for quantity in (values, capped, zeroed)]
+        dtype = self._stack.dtype
+        updated = torch.stack([rows for rows, _ in self._steps], dim=1)
+        quantities = [torch.stack(each, dim=1) for each in zip(*[values for _, values in self._steps], strict=True)]
+        gamma = quantities[0]
         self._sums = Sums(
-            torch.stack(means),
+            torch.stack([torch.where(updated, quantity, 0).sum(1, dtype=dtype) for quantity in quantities]),
             updated.sum(1, dtype=dtype),
-            torch.where(updated, values, math.inf).amin(1),
-            torch.where(updated, values, -math.inf).amax(1),
+            torch.where(updated, gamma, math.inf).amin(1),
+            torch.where(updated, gamma, -math.inf).amax(1),
         )
         self._steps.clear()
 
@@ -195,19 +184,6 @@ def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
         yield
 
 
-def _measure(stack: Stack, done: Step, labels: Tensor) -> Tensor:
-    """This step's value of each of the stack's `means`: (quantities, K)."""
-    p, gamma = done.result, done.result.gamma
-    sizes = [gamma.value, gamma.capped.to(gamma.value.dtype), gamma.zeroed.to(gamma.value.dtype)]
-    if isinstance(stack.task, Convex):
-        return torch.stack(sizes)
-    top1, top5 = (count / labels.shape[1] for count in stack.task.hits(p.x.logits, labels))
-    return torch.stack([p.x.loss, top1, top5, *sizes, p.x.norm, p.e.norm, p.e.loss - p.x.loss])
-
-
 def means_of(stack: Stack) -> tuple[str, ...]:
-    """The history columns that are means over the counted steps of an epoch.
-
-    Of a convex task the step sizes alone: its losses are measured over all f_i, after the epoch.
-    """
-    return GAMMA_MEANS if isinstance(stack.task, Convex) else MEANS
+    """The history columns that are means over the counted steps of an epoch."""
+    return (*GAMMA_MEANS, *stack.task.step_columns)

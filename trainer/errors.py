@@ -22,9 +22,9 @@ class ConfigError(UserError):
         self.key = key
 
 
-def expected(word: object, known: Iterable[str]) -> str:
+def expected(word: object, choices: Iterable[str]) -> str:
     """`did you mean 'rho'? expected one of ...` for an error message."""
-    names = sorted(known)
+    names = sorted(choices)
     close = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}expected one of {', '.join(names)}"

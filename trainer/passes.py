@@ -29,11 +29,16 @@ class LossAndGrad:
         """f - f*, (K,)."""
         return None
 
+    @property
+    def finite_if_sound(self) -> tuple[Tensor, ...]:
+        """What is finite, (K,) each, unless something went wrong in this pass."""
+        return self.loss, self.norm
+
     @cached_property
     def square(self) -> Tensor:
         """||grad||^2, (K,)."""
-        found: Tensor = torch.linalg.vecdot(self.grad, self.grad)
-        return found
+        square: Tensor = torch.linalg.vecdot(self.grad, self.grad)
+        return square
 
     @cached_property
     def norm(self) -> Tensor:
@@ -54,6 +59,11 @@ class LazyPass(LossAndGrad):
     @cached_property
     def _computed(self) -> Tensor:
         return self._value()
+
+    @property
+    def finite_if_sound(self) -> tuple[Tensor, ...]:
+        """Nothing: the new rows show a gradient that is not finite, and the loss is measured after the epoch."""
+        return ()
 
     @property
     def gap(self) -> Tensor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from polysweep.trainer.components.plugins import component, is_own
 from polysweep.trainer.config import COMPONENT_FIELDS, Scalar, TrialConfig
@@ -25,25 +25,16 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
         return
     import torch
 
-    from polysweep.trainer.convex.task import Convex
     from polysweep.trainer.epoch import EpochRunner
     from polysweep.trainer.stack.stack import Stack
     from polysweep.trainer.tasks.loading import load_task
 
-    count = min(config.batch_size, FEW)
     try:
-        task = load_task(config, data)
+        task = load_task(config, data).few(min(config.batch_size, FEW))
         with torch.random.fork_rng(devices=[]):
             stack = Stack([config], task)
-            if isinstance(task, Convex):
-                EpochRunner(stack).rehearse(config.batch_size)
-                return
-            images, _ = next(task.test.chunks(count))
-            shape = tuple(stack.evaluate(task.normalise(images)).shape)
-            if shape != (1, len(images), task.classes):
-                expected = f"(images, classes) = ({len(images)}, {task.classes})"
-                raise ConfigError("model", f"{config.model!r} gives logits {shape[1:]}, expected {expected}")
-            EpochRunner(stack).rehearse(count)
+            EpochRunner(stack).rehearse(min(config.batch_size, task.size))
+            stack.measure(1)
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
@@ -59,7 +50,7 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
 def refusal(config: TrialConfig, data: str | Path = "") -> str:
     """Why the config's model cannot be stacked, in a line; empty where it can.
 
-    Two rows make a training pass with gradients and an evaluation under vmap, as `trainer.stack.vmap.Vmapped` does.
+    Two rows make a training pass with gradients and an evaluation under vmap, as `trainer.stack.oracles.Vmapped` does.
     """
     task = component("task", config.task)
     shape, classes = task.input_shape, task.classes
@@ -75,30 +66,24 @@ def refusal(config: TrialConfig, data: str | Path = "") -> str:
 def _refusal(model: str, options: tuple[tuple[str, Scalar], ...], shape: tuple[int, ...], classes: int) -> str:
     import torch
 
-    from polysweep.trainer.stack.vmap import Buffers, Vmapped, flatten
+    from polysweep.trainer.stack.oracles import Vmapped, build_model, rows_of
+    from polysweep.trainer.task import Buffers, Rows
 
     try:
-        with torch.random.fork_rng(devices=[]):
-            module = component("model", model).load()(shape, classes, **dict(options))
-            images = torch.randn(2, 2, *shape)
+        module = build_model(model, dict(options), shape, classes, seed=0)
+        images = torch.randn(2, 2, *shape, generator=torch.Generator().manual_seed(0))
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:
         raise ConfigError("model", f"{model!r} cannot be built: {type(error).__name__}: {error}") from None
-    if not isinstance(module, torch.nn.Module):
-        raise ConfigError("model", f"{model!r} gives a {type(module).__name__}, expected a torch.nn.Module")
-    tensors: Any = (
-        [b for b in module.buffers() if b.is_floating_point()],
-        [b for b in module.buffers() if not b.is_floating_point()],
-    )
-    floats, counters = flatten(tensors[0], torch.float32), flatten(tensors[1], torch.int64)
-    theta = flatten(list(module.parameters()), torch.float32).expand(2, -1).contiguous()
-    engine = Vmapped(module)
+    theta, (floats, counters) = rows_of(module, torch.float32)
+    two = Rows(theta.repeat(2, 1), Buffers(floats.repeat(2, 1), counters.repeat(2, 1)))
+    oracle = Vmapped(module, two, losses=lambda logits, _: logits.square().mean((1, 2)))
     try:
-        for training in (True, False):
-            engine.begin(Buffers(floats.expand(2, -1), counters.expand(2, -1)), training=training)
-            logits = engine.forward(theta, images)
-            if training:
-                engine.gradient(logits.square().mean((1, 2)))
-                engine.statistics()
+        oracle.begin(two.buffers)
+        oracle.pass_at(two.theta, images, torch.empty(0))
+        oracle.statistics()
+        oracle.evaluate(two, images[0])
     except (Exception, SystemExit) as error:  # whatever vmap, autograd or the model says
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else repr(error)
     return ""

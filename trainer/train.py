@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import torch
 
 from polysweep.trainer.checkpoint import CHECKPOINT_FORMAT
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.device import keep_freed_memory
 from polysweep.trainer.epoch import EpochResult, EpochRunner, Sums, means_of
-from polysweep.trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from polysweep.trainer.stack.cuda_graph import Capture, cuda_graph
 from polysweep.trainer.stack.stack import Stack
-from polysweep.trainer.tasks.classification import Classification
-from polysweep.trainer.tasks.images import Images
 from polysweep.trainer.tasks.loading import load_task
-
-EVALUATION_BATCH: Final = 512
 
 Checkpoint = Mapping[str, Any]
 HistoryRow = dict[str, Any]
@@ -70,9 +63,9 @@ def train(
         torch.cuda.set_device(device)  # a graph is captured on the current device
     padded = [*configs, *[configs[-1]] * (width - len(configs))]  # copies train too; nobody reads or waits for them
     stack = Stack(padded, load_task(config, data, device), device)
-    found = list(checkpoints or [None] * len(configs))
-    epoch = _restore(stack, found, len(configs))
-    histories = [[*(checkpoint["history"] if checkpoint else [])] for checkpoint in found]
+    starts = list(checkpoints or [None] * len(configs))
+    epoch = _restore(stack, starts, len(configs))
+    histories = [[*(checkpoint["history"] if checkpoint else [])] for checkpoint in starts]
     runner = EpochRunner(stack, capture or (cuda_graph if stack.device.type == "cuda" else None))
     per_epoch = stack.task.steps_per_epoch(config.batch_size)
     try:
@@ -107,7 +100,7 @@ def use_settings_of(precision: str) -> None:
 
 def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> list[HistoryRow]:
     """Every row's history of the epoch that came after `steps` steps."""
-    measured = _evaluated(stack, steps + result.steps)  # freezes rows whose loss is not finite
+    measured = stack.measure(steps + result.steps)  # freezes rows whose loss is not finite
     seconds = time.perf_counter() - result.started  # evaluation included
     is_active = stack.active.tolist()
     step_counts = [int(count) for count in result.sums.steps.tolist()]
@@ -118,9 +111,9 @@ def _history_rows(stack: Stack, epoch: int, steps: int, result: EpochResult) -> 
         "seconds": [seconds] * stack.width,
         "images_per_second": [result.images / result.training_seconds] * stack.width,
         **_step_columns(stack, result.sums, step_counts),
-        **{name: _only(values, is_active) for name, values in measured},
+        **{name: _only(values.tolist(), is_active) for name, values in measured.items()},
     }
-    columns = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS) if isinstance(stack.task, Convex) else HISTORY_COLUMNS
+    columns = stack.task.columns
     not_measured = [None] * stack.width
     by_row = zip(*(_known(by_column.get(name, not_measured)) for name in columns), strict=True)
     return [dict(zip(columns, values, strict=True)) for values in by_row]
@@ -146,40 +139,10 @@ def _known(values: Sequence[Any]) -> Sequence[Any]:
     return [None if value != value else value for value in values]  # noqa: PLR0124  # only NaN is not itself
 
 
-def _evaluated(stack: Stack, steps: int) -> list[tuple[str, list[float]]]:
-    """What is measured after an epoch, `steps` steps from the start: values of shape (K,)."""
-    if isinstance(stack.task, Convex):
-        found = {name: values.tolist() for name, values in stack.measure(steps).items()}
-        return [(name, found.get(name, [math.nan] * stack.width)) for name in PROBLEM_COLUMNS]
-    return _evaluate(stack, stack.task, stack.task.val, "val") + _evaluate(stack, stack.task, stack.task.test, "test")
-
-
 def _outcome(config: TrialConfig, history: HistoryRow) -> Literal["running", "finished", "diverged"]:
     if history["partial"]:
         return "diverged"
     return "finished" if history["epoch"] == config.epochs else "running"
-
-
-def _evaluate(stack: Stack, task: Classification, data: Images | None, prefix: str) -> list[tuple[str, list[float]]]:
-    """Mean loss and accuracies on a held-out set: values of shape (K,).
-
-    A row whose loss there could be infinite or NaN has diverged: no table may average over it. That is decided without
-    the labels, so that test labels change nothing that is selected on validation.
-    """
-    if data is None:
-        return []
-    loss = torch.zeros(stack.width, device=stack.device, dtype=stack.dtype)
-    top1, top5, bound = torch.zeros_like(loss), torch.zeros_like(loss), torch.zeros_like(loss)
-    for images, labels in data.chunks(EVALUATION_BATCH):
-        logits = stack.evaluate(task.normalise(images))
-        shared = labels.expand(stack.width, -1)
-        loss += task.losses(logits, shared) * len(labels)
-        hits = task.hits(logits, shared)
-        top1, top5 = top1 + hits[0], top5 + hits[1]
-        bound += task.worst_loss(logits)
-    stack.freeze(bound.isfinite())
-    names = (f"{prefix}/loss", f"{prefix}/top1", f"{prefix}/top5")
-    return [(n, [sum_ / len(data) for sum_ in v.tolist()]) for n, v in zip(names, (loss, top1, top5), strict=True)]
 
 
 def _checkpointer(

@@ -61,7 +61,7 @@ class Fault:
         from wandb.errors import CommError
 
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        statuses = [int(found) for found in _STATUS.findall(" ".join(lines))]
+        statuses = [int(code) for code in _STATUS.findall(" ".join(lines))]
         reason = " ".join(line for line in lines if "init_timeout" not in line)
         if SPENT in statuses:
             return cls("deleted", reason)
@@ -181,12 +181,12 @@ def send_run(run: Run, history: Sequence[Mapping[str, Any]], outcome: str, folde
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
     """What a call returns or raises; `TimeoutError` where it takes longer, and it is then left to itself."""
-    found: list[T] = []
+    result: list[T] = []
     raised: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(call())
+            result.append(call())
         except BaseException as error:
             raised.append(error)
 
@@ -195,9 +195,9 @@ def in_time(call: Callable[[], T], seconds: float) -> T:
     thread.join(seconds)
     if raised:
         raise raised[0]
-    if not found:
+    if not result:
         raise TimeoutError(f"no answer within {seconds:.0f} s")
-    return found[0]
+    return result[0]
 
 
 def end_in_time_at_exit() -> None:

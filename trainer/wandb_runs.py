@@ -44,12 +44,12 @@ ORIGIN: Final = "polysweep"
 log = logging.getLogger("polysweep.tracking")
 
 
-def resolve_mode(given: str | None) -> Mode:
+def resolve_mode(asked: str | None) -> Mode:
     """The mode asked for, else `WANDB_MODE`, else online where W&B is logged in and offline elsewhere.
 
     Raises `UserError` with the valid modes.
     """
-    source, mode = "--wandb", given
+    source, mode = "--wandb", asked
     if mode is None:
         source, mode = "WANDB_MODE", os.environ.get("WANDB_MODE") or None
     if mode is None:
@@ -112,9 +112,9 @@ def origin_of(record: Mapping[str, Any]) -> dict[str, Any]:
     provenance = dict(record.get("provenance") or {})
     versions = provenance.pop("versions", None) or None
     image = provenance.pop("image", None)
-    known = {"width": record.get("width"), **provenance, "version": versions}
-    known["image"] = None if image is None else json.dumps(image)
-    return {key: value for key, value in known.items() if value is not None}
+    origin = {"width": record.get("width"), **provenance, "version": versions}
+    origin["image"] = None if image is None else json.dumps(image)
+    return {key: value for key, value in origin.items() if value is not None}
 
 
 def run_name(flat: Mapping[str, Any]) -> str:

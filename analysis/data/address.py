@@ -46,12 +46,12 @@ def parse_filter(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        found = json.loads(text)
+        conditions = json.loads(text)
     except ValueError as error:
         raise UserError(f"--filter: not JSON ({error}): {text!r}; expected such as '{{\"config.rho\": 0.1}}'") from None
-    if not isinstance(found, dict):
+    if not isinstance(conditions, dict):
         raise UserError(f'--filter: {text!r} is no JSON object; expected such as \'{{"state": "finished"}}\'')
-    return found
+    return conditions
 
 
 def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
@@ -59,23 +59,23 @@ def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
 
     Raises `UserError` for another form and for a name given twice.
     """
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not (ours and equals and theirs):
             raise UserError(f"--map: {pair!r}; expected OURS=THEIRS, such as rho=optimizer.radius or seed=random_seed")
-        if ours in found or theirs in found.values():
-            raise UserError(f"--map: {pair!r}: {ours if ours in found else theirs} is mapped twice")
-        found[ours] = theirs
-    return found
+        if ours in mapping or theirs in mapping.values():
+            raise UserError(f"--map: {pair!r}: {ours if ours in mapping else theirs} is mapped twice")
+        mapping[ours] = theirs
+    return mapping
 
 
 def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested maps as `outer.inner`."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            found |= flattened(value, f"{prefix}{key}.")
+            flat |= flattened(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -166,10 +166,10 @@ class Cache:
 
     def _read(self, path: Path) -> Cached:
         runs = parquet.read_table(path)
-        said: Mapping[bytes, bytes] = runs.schema.metadata or {}
-        if said.get(b"format") != FORMAT or said.get(b"identity") != self.identity.encode():
+        metadata: Mapping[bytes, bytes] = runs.schema.metadata or {}
+        if metadata.get(b"format") != FORMAT or metadata.get(b"identity") != self.identity.encode():
             raise ValueError("it is of another version")
-        shards = [File.open(self.folder / name) for name in json.loads(said[b"shards"])]
+        shards = [File.open(self.folder / name) for name in json.loads(metadata[b"shards"])]
         sizes = np.array([shard.source.metadata.num_rows for shard in shards], dtype=np.int64)
         shard, start, rows = (runs[name].to_numpy() for name in ("shard", "start", "rows"))
         if len(rows) and (start + rows > sizes[shard]).any():
@@ -180,32 +180,32 @@ class Cache:
         reason = " ".join(str(error).split())
         warn(f"the cache {self.folder} is damaged and is rebuilt: {reason}")
 
-    def save(self, made: Cached, **metadata: str) -> Cached:
+    def save(self, cached: Cached, **metadata: str) -> Cached:
         """Replaces the cache. If it cannot be written, warns, and keeps the result in memory only."""
         names = [
-            shard.name if isinstance(shard, File) else f"history-{uuid.uuid4().hex}.parquet" for shard in made.shards
+            shard.name if isinstance(shard, File) else f"history-{uuid.uuid4().hex}.parquet" for shard in cached.shards
         ]
-        said: dict[Any, Any] = {
+        described: dict[Any, Any] = {
             **{key.encode(): value.encode() for key, value in metadata.items()},
             b"format": FORMAT,
             b"identity": self.identity.encode(),
             b"shards": json.dumps(names).encode(),
         }
-        runs = made.runs.replace_schema_metadata(said)
+        runs = cached.runs.replace_schema_metadata(described)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for shard, name in zip(made.shards, names, strict=True):
+            for shard, name in zip(cached.shards, names, strict=True):
                 if not isinstance(shard, File):
                     _write(shard, self.folder / name)
             _write(runs, self.folder / "runs.parquet")
         except OSError as error:
             warn(f"the cache {self.folder} cannot be written: {error}")
-            return Cached(runs, made.shards)
+            return Cached(runs, cached.shards)
         for old in self.folder.glob("*.parquet"):
             if old.name not in (*names, "runs.parquet"):
                 with suppress(OSError):
                     old.unlink()
-        return Cached(runs, made.shards)
+        return Cached(runs, cached.shards)
 
 
 def _shard(shard: File | pa.Table, columns: Sequence[str] | None) -> pa.Table:
@@ -253,6 +253,6 @@ def _write(table: pa.Table, path: Path) -> None:
             temporary.unlink()
 
 
-def cache_root(given: str | os.PathLike[str] | None = None) -> Path:
+def cache_root(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of the caches: `given`, else POLYSWEEP_CACHE, else ./polysweep-cache."""
-    return Path(given or os.environ.get("POLYSWEEP_CACHE") or DEFAULT).absolute()
+    return Path(folder or os.environ.get("POLYSWEEP_CACHE") or DEFAULT).absolute()

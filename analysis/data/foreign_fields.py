@@ -87,12 +87,12 @@ def outcome_of(run: Mapping[str, Any], is_ours: bool) -> str:
     """What became of a run: its own word where it left one, else what W&B says."""
     if not run:
         return "new"
-    said, state = run["summary"].get("outcome"), run["state"]
+    logged, state = run["summary"].get("outcome"), run["state"]
     if state == "running":
         return "running"
-    if said in OUTCOMES:
-        return str(said)
-    if is_ours and said == "running":
+    if logged in OUTCOMES:
+        return str(logged)
+    if is_ours and logged == "running":
         return "interrupted"
     if state in ("finished", "failed"):
         return str(state)
@@ -111,8 +111,8 @@ def origin_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def origin_columns(origins: Sequence[Mapping[str, Any]]) -> list[str]:
     """The columns that say so, as of a Store; none in a project without runs of ours."""
-    found = dict.fromkeys(name for origin in origins for name in origin)
-    return list(dict.fromkeys(["width", *PROVENANCE, *found])) if found else []
+    names = dict.fromkeys(name for origin in origins for name in origin)
+    return list(dict.fromkeys(["width", *PROVENANCE, *names])) if names else []
 
 
 def in_order(configs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[int]:
@@ -153,7 +153,7 @@ def cell_fields(
         for name in asked:
             if name not in names:
                 raise UserError(f"{address}: {option}: no run has the config field {name!r}; {expected(name, names)}")
-    found = []
+    fields = []
     for name in names:
         if name in ("seed", *tuned, *ignore):
             continue
@@ -167,5 +167,5 @@ def cell_fields(
                 by_parent.setdefault(key, set()).add(config.get(name) is None)
             if len(by_parent) > 1 and all(len(kinds) == 1 for kinds in by_parent.values()):
                 continue
-        found.append(name)
-    return tuple(found)
+        fields.append(name)
+    return tuple(fields)

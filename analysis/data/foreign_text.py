@@ -37,6 +37,6 @@ def fit(value: Any) -> Any:
 
 def listed(names: Iterable[str]) -> str:
     """Names in order, not more than can be read."""
-    found = sorted(map(short, names))
-    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    return ", ".join(found[:MOST_LISTED]) + more or "none"
+    shortened = sorted(map(short, names))
+    more = f" and {len(shortened) - MOST_LISTED} more" if len(shortened) > MOST_LISTED else ""
+    return ", ".join(shortened[:MOST_LISTED]) + more or "none"

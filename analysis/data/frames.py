@@ -134,14 +134,14 @@ def by_name(metric: str) -> bool | None:
 
 def frame(table: pa.Table) -> pd.DataFrame:
     """A table as a frame of Arrow types, which tell None from NaN."""
-    found: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return found
+    converted: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return converted
 
 
 def to_python(values: pd.Series) -> list[Any]:
     """The values of a column as Python has them, None for what is missing; every NaN is one object, as keys need it."""
-    found = [None if value is pd.NA else value for value in values.tolist()]
-    return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in found]
+    converted = [None if value is pd.NA else value for value in values.tolist()]
+    return [math.nan if isinstance(value, float) and math.isnan(value) else value for value in converted]
 
 
 def to_arrow(values: Sequence[Any]) -> pa.Array:
@@ -179,36 +179,36 @@ def scores(history: pa.Table, rows: Sequence[int], outcomes: Sequence[str], prot
     measured = has & (best >= 0)
     starts = ends - lengths
     axis = next((name for name in AXES if name in history.column_names), None)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     at_best = pa.array(best, mask=~measured)
-    found["best_epoch"] = history[axis].take(at_best) if axis else pa.nulls(len(lengths), pa.int64())
-    found |= _of_step_sizes(history, lengths, has & (np.asarray(outcomes) == "finished"))
+    columns["best_epoch"] = history[axis].take(at_best) if axis else pa.nulls(len(lengths), pa.int64())
+    columns |= _of_step_sizes(history, lengths, has & (np.asarray(outcomes) == "finished"))
     names = [name for name in history.column_names if name not in ("trial_id", "epoch", "partial")]
     ordered = [*(name for name in METRICS if name in names), *(name for name in names if name not in METRICS)]
     for which, rows_at in (("best", best), ("last", ends - 1)):
         for name in ordered:
             index = last_known(history[name], rows_at, starts, measured)
-            found[f"{which}/{name}"] = history[name].take(index)
-    return found
+            columns[f"{which}/{name}"] = history[name].take(index)
+    return columns
 
 
 def _of_step_sizes(history: pa.Table, lengths: np.ndarray, finished: np.ndarray) -> dict[str, pa.Array]:
     """Of the finished runs, whether gamma was 0 in every step of their last epochs; the shares at the cap and at 0."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     from_end = np.cumsum(lengths)[owner] - np.arange(len(owner))
-    found: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for name in ("cap_share", "zero_share"):
         column = f"gamma/{name}"
         values = np.full(len(owner), math.nan)
         if column in history.column_names:
             values = np.asarray(history[column].cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-        known = ~np.isnan(values)
-        rows = np.bincount(owner, known, minlength=len(lengths))
-        sums = np.bincount(owner, np.where(known, values, 0.0), minlength=len(lengths))
-        found[name] = pa.array(sums / np.maximum(rows, 1), pa.float64(), mask=~finished | (rows == 0))
+        measured = ~np.isnan(values)
+        rows = np.bincount(owner, measured, minlength=len(lengths))
+        sums = np.bincount(owner, np.where(measured, values, 0.0), minlength=len(lengths))
+        columns[name] = pa.array(sums / np.maximum(rows, 1), pa.float64(), mask=~finished | (rows == 0))
     moves = (from_end <= np.array([last_epochs(int(n)) for n in lengths], dtype=np.int64)[owner]) & (values != 1.0)
     stalled = np.bincount(owner, moves, minlength=len(lengths)) == 0
-    return {"stalled": pa.array(stalled, pa.bool_(), mask=~finished), **found}
+    return {"stalled": pa.array(stalled, pa.bool_(), mask=~finished), **columns}
 
 
 def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> pa.Array:
@@ -219,26 +219,26 @@ def last_known(column: pa.ChunkedArray, rows: np.ndarray, starts: np.ndarray, as
     if not column.null_count:
         return pa.array(rows, mask=~asked)
     valid = np.asarray(column.is_valid().to_numpy(), dtype=bool)
-    known = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1)) if len(valid) else np.empty(0, np.int64)
+    latest = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1)) if len(valid) else np.empty(0, np.int64)
     there = np.where(asked, rows, 0)
-    found = known[there] if len(known) else np.full(len(rows), -1)
-    return pa.array(found, mask=~asked | (found < starts))
+    positions = latest[there] if len(latest) else np.full(len(rows), -1)
+    return pa.array(positions, mask=~asked | (positions < starts))
 
 
 def first_best(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """By run the row of the first of its largest finite values, -1 without one; (rows,) and (runs,) to (runs,)."""
-    found = np.full(len(lengths), -1, dtype=np.int64)
+    best = np.full(len(lengths), -1, dtype=np.int64)
     there = np.flatnonzero(lengths)
     if not len(there):
-        return found
+        return best
     finite = np.where(np.isfinite(values), values, -np.inf)
     starts = np.cumsum(lengths)[there] - lengths[there]
     largest = np.maximum.reduceat(finite, starts)
     of_row = np.repeat(np.arange(len(there)), lengths[there])
     hits = np.flatnonzero((finite == largest[of_row]) & np.isfinite(values))
     runs, first = np.unique(of_row[hits], return_index=True)
-    found[there[runs]] = hits[first]
-    return found
+    best[there[runs]] = hits[first]
+    return best
 
 
 def empty_history() -> pa.Table:
@@ -269,14 +269,14 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
         for table in tables:
             for one in table.schema:
                 kinds.setdefault(one.name, set()).add(one.type)
-        mixed = {name for name, found in kinds.items() if not _have_a_common_type(found)}
+        mixed = {name for name, of_name in kinds.items() if not _have_a_common_type(of_name)}
         return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
 
 
 def _have_a_common_type(kinds: set[pa.DataType]) -> bool:
-    known = {kind for kind in kinds if not pa.types.is_null(kind)}
-    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in known)
-    return len(known) < 2 or numbers
+    not_null = {kind for kind in kinds if not pa.types.is_null(kind)}
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in not_null)
+    return len(not_null) < 2 or numbers
 
 
 def _as_text(table: pa.Table, names: set[str]) -> pa.Table:

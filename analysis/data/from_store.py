@@ -82,27 +82,27 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
         if old.metadata("columns") != COLUMNS:
             old = EMPTY  # of an older version
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
-        known = _known(old, stamps)
+        unchanged = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
-        states = store.states(sweep, ended=known, records=records)
+        states = store.states(sweep, ended=unchanged, records=records)
         same = _same(old, stamps)
         changed = [trial for trial in sweep.trials if trial.trial_id not in same]
-        said = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
-        is_scored = all(old.metadata(key) == value for key, value in said.items())
-        found = old
+        metadata = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
+        is_scored = all(old.metadata(key) == value for key, value in metadata.items())
+        cached = old
         if changed or runs_of(old.runs) != ids or not is_scored:
             runs, history = _read(changed, store, states, records, stamps)
             if is_scored:
                 runs = _scored(runs, history, protocol)
-            found = old.updated(ids, runs, history)
+            cached = old.updated(ids, runs, history)
             if not is_scored:
-                found = Cached(_scored(found.runs, found.history(), protocol), found.shards)
-            found = keeper.save(found, **said) if keeper else found
+                cached = Cached(_scored(cached.runs, cached.history(), protocol), cached.shards)
+            cached = keeper.save(cached, **metadata) if keeper else cached
     outcomes = pa.array([states[trial_id].state for trial_id in ids], pa.string())
-    shown = found.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
+    shown = cached.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
-    return RunSet(protocol, frame(with_variants(shown, sweep, protocol)), found.history)
+    return RunSet(protocol, frame(with_variants(shown, sweep, protocol)), cached.history)
 
 
 def _scored(runs: pa.Table, history: pa.Table, protocol: SelectionRule) -> pa.Table:
@@ -197,11 +197,11 @@ def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:
     """What `runs` shows of a trial's record."""
     if state.damage:
         return {"error": state.damage, "sessions": 0}
-    found = record.get("provenance", {})
+    provenance = record.get("provenance", {})
     return {
         **{key: record.get(key) for key in RECORDED},
         "diverged_step": (record.get("diverged") or {}).get("step"),
         "sessions": len(record.get("sessions", [])),
-        **{key: found.get(key) for key in PROVENANCE},
-        **{f"version.{name}": version for name, version in found.get("versions", {}).items()},
+        **{key: provenance.get(key) for key in PROVENANCE},
+        **{f"version.{name}": version for name, version in provenance.get("versions", {}).items()},
     }

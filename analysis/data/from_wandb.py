@@ -40,13 +40,13 @@ def pull_wandb(
         runs = project.runs()
         if not runs:
             raise UserError(f"{address}: no run matches; {project.what_there_is()}")
-        known = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp"]).to_pylist()}
-        changed = [run for run in runs if known.get(run.id, {}).get("stamp") != run.stamp]
-        said = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
+        before = {row["trial_id"]: row for row in old.runs.select(["trial_id", "stamp"]).to_pylist()}
+        changed = [run for run in runs if before.get(run.id, {}).get("stamp") != run.stamp]
+        metadata = {"filters": json.dumps(request.filters, sort_keys=True), "request": json.dumps(asdict(request))}
         if (
             not changed
-            and len(known) == len(runs)
-            and old.metadata("request") == said["request"]
+            and len(before) == len(runs)
+            and old.metadata("request") == metadata["request"]
             and not old.metadata("short")
         ):
             return pulled_of(address, request, old)
@@ -61,16 +61,16 @@ def pull_wandb(
             }
         )
         history = _together(tables)
-        made = old.updated([run.id for run in runs], described, history)
+        updated = old.updated([run.id for run in runs], described, history)
         try:
             if short:
                 raise UserError(_short(address, short))
-            pulled = pulled_of(address, request, made)
+            pulled = pulled_of(address, request, updated)
         except UserError:  # what was fetched is kept, and what is wrong with the request is not
-            good = said["request"] if short else old.metadata("request")
-            keeper.save(made, **{**said, "request": good}, short=", ".join(short))
+            good = metadata["request"] if short else old.metadata("request")
+            keeper.save(updated, **{**metadata, "request": good}, short=", ".join(short))
             raise
-        keeper.save(made, **said, short="")
+        keeper.save(updated, **metadata, short="")
         return pulled
 
 
@@ -79,29 +79,29 @@ def read_wandb(address: Address, cache: Path) -> RunSet:
 
     Raises `UserError` if the address has not been pulled yet, or not completely.
     """
-    found = _cache(address, cache).load()
-    if not found.metadata("request"):
+    cached = _cache(address, cache).load()
+    if not cached.metadata("request"):
         raise UserError(f"{address} has not been pulled; run: polysweep pull {address}")
-    if found.metadata("short"):
-        raise UserError(_short(address, found.metadata("short").split(", ")))
-    return pulled_of(address, _request(found), found)
+    if cached.metadata("short"):
+        raise UserError(_short(address, cached.metadata("short").split(", ")))
+    return pulled_of(address, _request(cached), cached)
 
 
 def last_request(address: Address, cache: Path) -> Request | None:
     """What was asked for with the last pull, None where there was none."""
-    found = _cache(address, cache).load()
-    return _request(found) if found.metadata("request") else None
+    cached = _cache(address, cache).load()
+    return _request(cached) if cached.metadata("request") else None
 
 
 def _request(cached: Cached) -> Request:
-    given = json.loads(cached.metadata("request"))
-    name = given.pop("name", None)
-    if isinstance(given["spec"], str):  # of an older version: the text of a spec
+    fields = json.loads(cached.metadata("request"))
+    name = fields.pop("name", None)
+    if isinstance(fields["spec"], str):  # of an older version: the text of a spec
         from polysweep.sweeps.spec.spec import SweepSpec
 
-        spec = SweepSpec.parse(given["spec"], f"spec of {name}", name or "sweep", recorded=True)
-        given["spec"] = to_json(spec.as_sweep())
-    return Request(**{**given, "tuned": tuple(given["tuned"]), "ignore": tuple(given["ignore"])})
+        spec = SweepSpec.parse(fields["spec"], f"spec of {name}", name or "sweep", recorded=True)
+        fields["spec"] = to_json(spec.as_sweep())
+    return Request(**{**fields, "tuned": tuple(fields["tuned"]), "ignore": tuple(fields["ignore"])})
 
 
 def _cache(address: Address, cache: Path) -> Cache:
@@ -148,19 +148,19 @@ def _fetch(
         progress(arrived, len(wanted))
 
     new = dict(project.histories(wanted, count))
-    found, wrong = {}, []
+    histories, wrong = {}, []
     for run in changed:
         kept, come = past.get(run.id), new.get(run.id, pa.table({}))
         _require_steps(project.address, run.id, come)
         is_same = kept is None or (come.num_rows > 0 and _row(kept, -1) == _row(come, 0))
-        found[run.id] = come if kept is None else joined([kept, come.slice(1)])
-        if not is_same or found[run.id].num_rows != run.rows:
+        histories[run.id] = come if kept is None else joined([kept, come.slice(1)])
+        if not is_same or histories[run.id].num_rows != run.rows:
             wrong.append(run)
     if wrong:  # it was rewritten, or is being written: fetch all of it again
         again = [HistorySlice(run.id, 0, max(run.last_step, 0), run.rows) for run in wrong if run.rows]
-        found |= dict(project.histories(again, lambda _: None))
-        found |= {run.id: pa.table({}) for run in wrong if not run.rows}
-    return found, [run.id for run in wrong if found[run.id].num_rows != run.rows and run.state != "running"]
+        histories |= dict(project.histories(again, lambda _: None))
+        histories |= {run.id: pa.table({}) for run in wrong if not run.rows}
+    return histories, [run.id for run in wrong if histories[run.id].num_rows != run.rows and run.state != "running"]
 
 
 def _require_steps(address: Address, run: str, history: pa.Table) -> None:

@@ -63,7 +63,7 @@ def pull(
     address = Address.parse(source)
     if not refresh:
         return read_wandb(address, folder)
-    given = {
+    asked = {
         "filters": None if filters is None else dict(filters),
         "mapping": None if mapping is None else dict(mapping),
         "metric": metric,
@@ -71,14 +71,14 @@ def pull(
         "tuned": None if tuned is None else names_of(tuned),
         "ignore": None if ignore is None else names_of(ignore),
     }
-    request = _request(address, folder, given, spec, store)
+    request = _request(address, folder, asked, spec, store)
     return pull_wandb(address, request, folder, progress)
 
 
 def _request(
     address: Address,
     folder: Path,
-    given: Mapping[str, Any],
+    asked: Mapping[str, Any],
     spec: str | os.PathLike[str] | None,
     store: Store | str | os.PathLike[str] | None,
 ) -> Request:
@@ -86,7 +86,7 @@ def _request(
     from polysweep.sweeps.spec.spec import SweepSpec
 
     before = last_request(address, folder)
-    kept = {} if before is None else {name: getattr(before, name) for name in (*given, "spec")}
+    kept = {} if before is None else {name: getattr(before, name) for name in (*asked, "spec")}
     empty: dict[str, Any] = {
         "filters": {},
         "mapping": {},
@@ -96,8 +96,8 @@ def _request(
         "ignore": (),
         "spec": None,
     }
-    merged: dict[str, Any] = {**empty, **kept, **{name: value for name, value in given.items() if value is not None}}
-    explicit = any(given[name] for name in ("mapping", "metric", "goal", "tuned", "ignore"))
+    merged: dict[str, Any] = {**empty, **kept, **{name: value for name, value in asked.items() if value is not None}}
+    explicit = any(asked[name] for name in ("mapping", "metric", "goal", "tuned", "ignore"))
     if spec is not None and explicit:
         raise UserError(
             "--spec says what is tuned and what selects: no --map, --metric, --goal, --tuned or --ignore beside it"

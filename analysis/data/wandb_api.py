@@ -123,12 +123,12 @@ class Project:
 
     def what_there_is(self) -> str:
         """Of a project of which no run matches: how many runs there are, their states and tags."""
-        found = [run for page, _ in self._pages([]) for run in page]
-        tags = {tag for run in found for tag in run.tags}
-        states = {run.state for run in found}
-        keys = {key for run in found for key in run.config}
+        runs = [run for page, _ in self._pages([]) for run in page]
+        tags = {tag for run in runs for tag in run.tags}
+        states = {run.state for run in runs}
+        keys = {key for run in runs for key in run.config}
         return (
-            f"{self.address.entity}/{self.address.project} has {len(found)} runs; "
+            f"{self.address.entity}/{self.address.project} has {len(runs)} runs; "
             f"states: {listed(states)}; tags: {listed(tags)}; config: {listed(keys)}"
         )
 
@@ -139,12 +139,12 @@ class Project:
         chosen = {"$and": list(filters)} if len(filters) > 1 else (dict(filters[0]) if filters else {})
         cursor = None
         while True:
-            given = {
+            variables = {
                 "project": self.address.project, "entity": self.address.entity, "cursor": cursor,
                 "perPage": first or RUNS_PER_PAGE,
                 "order": "+created_at", "filters": json.dumps(chosen),
             }  # fmt: skip
-            project = self._ask(_RUNS, given).get("project")
+            project = self._ask(_RUNS, variables).get("project")
             if project is None:
                 raise UserError(f"{self.address}: {self._unknown()}")
             page = project["runs"]
@@ -210,9 +210,9 @@ class Project:
             "query Histories($project: String!, $entity: String!) "
             f"{{ project(name: $project, entityName: $entity) {{ {fields} }} }}"
         )
-        given = {"project": self.address.project, "entity": self.address.entity}
+        variables = {"project": self.address.project, "entity": self.address.entity}
         try:
-            lines = lines_of(self._ask(query, given, parse=str.encode), len(batch))
+            lines = lines_of(self._ask(query, variables, parse=str.encode), len(batch))
             table = parsed(pa.concat_arrays(lines))
         except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
             if isinstance(error, UserError):

@@ -226,17 +226,17 @@ def _last_values(history: pa.Table, lengths: Sequence[int], *names: str) -> list
 
 def _seconds(rows: Sequence[_Row], history: pa.Table) -> list[float | None]:
     """How long the runs took: ours by their epochs, as in the Store; others by W&B's clock."""
-    found: list[float | None] = []
+    seconds: list[float | None] = []
     logged = history["seconds"].to_pylist() if "seconds" in history.column_names else None
     at = 0
     for row in rows:
         runtime = row.run.get("summary", {}).get("_runtime")
         if row.origin and logged is not None:
-            found.append(float(sum(value or 0.0 for value in logged[at : at + row.rows])))
+            seconds.append(float(sum(value or 0.0 for value in logged[at : at + row.rows])))
         else:
-            found.append(float(runtime) if isinstance(runtime, int | float) else None)
+            seconds.append(float(runtime) if isinstance(runtime, int | float) else None)
         at += row.rows
-    return found
+    return seconds
 
 
 def _ordered(history: pa.Table) -> pa.Table:

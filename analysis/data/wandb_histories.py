@@ -17,14 +17,14 @@ def lines_of(answer: bytes, runs: int) -> list[pa.Array]:
     """By alias the lines of a run's history, taken out of the answer by Arrow: Python would hold up other requests."""
     table = pyarrow.json.read_json(pa.BufferReader(answer), read_options=_in_one_block(answer))
     project = table["project"].combine_chunks()
-    found = []
+    lines = []
     for at in range(runs):
         rows: Any = project
         for name in (f"r{at}", "history"):  # null where the project or the run has gone meanwhile
             rows = rows.field(name) if pa.types.is_struct(rows.type) else pa.nulls(0)
         is_text = pa.types.is_list(rows.type) and pa.types.is_string(rows.type.value_type)
-        found.append(rows.values if is_text else pa.array([], pa.string()))
-    return found
+        lines.append(rows.values if is_text else pa.array([], pa.string()))
+    return lines
 
 
 def _in_one_block(content: bytes) -> Any:

@@ -27,14 +27,14 @@ def chosen_history(selection: Selection, cells: pd.DataFrame, lines: Sequence[st
     trials = runs[[selection.key(run) in own for run in runs.to_dict("records")]][keys] if len(runs) else runs
     if not len(trials):
         return pd.DataFrame({name: [] for name in (*keys, "epoch")})
-    found = selection.pulled.columns(["epoch", "_step", selection.metric, "ascent_gain", *GAMMA])
-    found = found[found["trial_id"].isin(trials["trial_id"])].merge(
-        trials.astype({"trial_id": found["trial_id"].dtype}), on="trial_id"
+    history = selection.pulled.columns(["epoch", "_step", selection.metric, "ascent_gain", *GAMMA])
+    history = history[history["trial_id"].isin(trials["trial_id"])].merge(
+        trials.astype({"trial_id": history["trial_id"].dtype}), on="trial_id"
     )
-    if "epoch" not in found and "_step" in found:
-        found = found.rename(columns={"_step": "epoch"})
-    numbers = [name for name in found.columns if name not in keys]
-    return found.astype(dict.fromkeys(numbers, float))
+    if "epoch" not in history and "_step" in history:
+        history = history.rename(columns={"_step": "epoch"})
+    numbers = [name for name in history.columns if name not in keys]
+    return history.astype(dict.fromkeys(numbers, float))
 
 
 def over_epochs(
@@ -43,19 +43,19 @@ def over_epochs(
     """Per radius, line and epoch the n trials' mean, std, median and quantiles of each column: what is drawn."""
     groups = history.groupby(["rho", *names_of(lines), "epoch"], dropna=False)
     low, high = QUANTILES
-    found: dict[str, Any] = {"n": groups.size()}
+    aggregated: dict[str, Any] = {"n": groups.size()}
     for column in names_of(columns):
         if column not in history:
             continue
         one = groups[column]
-        found |= {
+        aggregated |= {
             f"{column} mean": one.mean(),
             f"{column} std": one.std(),
             f"{column} median": one.median(),
             f"{column} {low:.0%}": one.quantile(low),
             f"{column} {high:.0%}": one.quantile(high),
         }
-    return pd.DataFrame(found).reset_index()
+    return pd.DataFrame(aggregated).reset_index()
 
 
 def perturbed(history: pd.DataFrame) -> pd.DataFrame:

@@ -30,35 +30,35 @@ class Line(NamedTuple):
 
 def line_names(frame: pd.DataFrame, fields: Sequence[str]) -> pd.Series:
     """By row the name of its line: `polyak`, `sam, polyak`; `all runs` where the fields say nothing."""
-    known = [frame[name] for name in fields if name in frame]
-    texts = [", ".join(value_text(v) for v in row if format_value(v) != "-") for row in zip(*known, strict=True)]
+    columns = [frame[name] for name in fields if name in frame]
+    texts = [", ".join(value_text(v) for v in row if format_value(v) != "-") for row in zip(*columns, strict=True)]
     return pd.Series([text or NO_NAME for text in texts] or [NO_NAME] * len(frame), index=frame.index, dtype=object)
 
 
 def lines_of(frame: pd.DataFrame, fields: Sequence[str], looks: Looks | None = None) -> Iterator[Line]:
     """The lines of a frame, the known schedulers first."""
     names = line_names(frame, fields)
-    found = looks or looks_of(names)
-    for name in sorted(dict.fromkeys(names), key=list(found).index):
-        yield Line(drawable(name), found[name], frame[names == name])
+    styles = looks or looks_of(names)
+    for name in sorted(dict.fromkeys(names), key=list(styles).index):
+        yield Line(drawable(name), styles[name], frame[names == name])
 
 
 def require_one_each(frame: pd.DataFrame, keys: Sequence[str], plot: str) -> None:
     """Raise `UserError` with what differs where two rows stand at one place."""
-    known = [name for name in keys if name in frame]
-    twice = frame[frame.duplicated(known, keep=False)] if len(frame) else frame
+    present = [name for name in keys if name in frame]
+    twice = frame[frame.duplicated(present, keep=False)] if len(frame) else frame
     if not len(twice):
         return
     first = twice.iloc[0]
     same = twice[
-        [all(format_value(row[k]) == format_value(first[k]) for k in known) for row in twice.to_dict("records")]
+        [all(format_value(row[k]) == format_value(first[k]) for k in present) for row in twice.to_dict("records")]
     ]
     differ = [
         str(name)
         for name in frame.columns
-        if name not in OURS and name not in known and same[name].map(format_value).nunique() > 1
+        if name not in OURS and name not in present and same[name].map(format_value).nunique() > 1
     ]
-    where = " ".join(f"{name}={value_text(first[name])}" for name in known)
+    where = " ".join(f"{name}={value_text(first[name])}" for name in present)
     raise UserError(
         f"{plot}: {len(same)} rows share {where}; they differ in {', '.join(differ) or 'nothing'}: "
         "draw the rows of one table at a time (polysweep.subtables), or name these fields in `lines`"

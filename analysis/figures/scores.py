@@ -46,17 +46,17 @@ def _score(selection: Selection, table: str, line: pd.DataFrame, layout: Layout)
     first, last = ends.to_dict("records")
     if not ends["n"].any() or ends["undecided"].any():
         return []
-    found = selection.difference([first], [last])
+    drop = selection.difference([first], [last])
     return [
         {
             "table": table,
             **{name: first[name] for name in layout.cols},
             "smallest_rho": first["rho"],
             "largest_rho": last["rho"],
-            "drop": found.estimate,
-            "low": found.low,
-            "high": found.high,
-            "n": found.n if first["n"] and last["n"] else 0,
+            "drop": drop.estimate,
+            "low": drop.low,
+            "high": drop.high,
+            "n": drop.n if first["n"] and last["n"] else 0,
             "diverged": bool(not last["n"] and last["diverged"] > 0),
         }
     ]

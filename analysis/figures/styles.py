@@ -39,10 +39,10 @@ def one_at_a_time(steps: Iterator[Any]) -> Iterator[Any]:
     nothing = object()
     while True:
         with styled():
-            found = next(steps, nothing)
-        if found is nothing:
+            result = next(steps, nothing)
+        if result is nothing:
             return
-        yield found
+        yield result
 
 
 def axes_of(ax: Axes | None) -> Axes:

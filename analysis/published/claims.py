@@ -47,7 +47,7 @@ class Claim:
     dataset: str  # of the place
     reading: str
     published: str  # `yes` or `no`: whether the published means themselves say so; `-` if they cannot
-    found: Difference  # above 0 if the claim is true
+    difference: Difference  # above 0 if the claim is true
     tested: tuple[Any, ...]  # the cells behind it: readings that share them are one test
     verdict: str = NOT_SHOWN
     detail: str = ""
@@ -86,23 +86,23 @@ def claims_of(published: Sequence[Cell], sides: Mapping[str, Sequence[Side]]) ->
 
 def _judged(claims: Sequence[Claim]) -> Iterator[Claim]:
     """The rows of one claim with their verdicts."""
-    tests = {claim.tested: claim.found.p for claim in claims}
+    tests = {claim.tested: claim.difference.p for claim in claims}
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
     for claim in claims:
-        found, p = claim.found, adjusted[claim.tested]
-        if found.reason in (UNDECIDED, NO_RUNS):
-            yield replace(claim, verdict=found.reason, detail=claim.detail)
+        difference, p = claim.difference, adjusted[claim.tested]
+        if difference.reason in (UNDECIDED, NO_RUNS):
+            yield replace(claim, verdict=difference.reason, detail=claim.detail)
             continue
-        verdict = NOT_SHOWN if not p < LEVEL else HOLDS if found.is_above else FAILS
+        verdict = NOT_SHOWN if not p < LEVEL else HOLDS if difference.is_above else FAILS
         yield replace(claim, verdict=verdict, detail=_detail(claim, p))
 
 
 def _detail(claim: Claim, p: float) -> str:
-    found = claim.found
-    numbers = "" if math.isnan(found.estimate) else f"{100 * found.estimate:+.2f}"
-    if not math.isnan(found.low):
-        numbers += f" [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
-    tested = found.reason or f"{p_text(p)}, n = {found.n}"
+    difference = claim.difference
+    numbers = "" if math.isnan(difference.estimate) else f"{100 * difference.estimate:+.2f}"
+    if not math.isnan(difference.low):
+        numbers += f" [{100 * difference.low:+.2f}, {100 * difference.high:+.2f}]"
+    tested = difference.reason or f"{p_text(p)}, n = {difference.n}"
     rest = ", ".join(part for part in (numbers, tested) if part)
     return f"{claim.detail} {rest}".strip()
 
@@ -112,30 +112,30 @@ def _claim(
     side: Side,
     keys: Sequence[Key],
     length: int,
-    said: bool | None,
+    in_print: bool | None,
     test: Callable[[list[Cell]], Difference],
 ) -> Claim:
     """A claim about the cells `keys`, which share their first `length` fields; `test` takes ours in their order."""
     cells = [side.cells[key] for key in keys if key in side.cells]
     if not any(cell["n"] or cell["lost"] or cell["failed"] or cell["leading"] for cell in cells):
-        found = untested(NO_RUNS)
+        outcome = untested(NO_RUNS)
     elif len(cells) < len(keys):
-        found = untested("not all of its cells are in the sweep")
+        outcome = untested("not all of its cells are in the sweep")
     elif any(cell["undecided"] for cell in cells):
-        found = untested(UNDECIDED)
+        outcome = untested(UNDECIDED)
     else:
-        found = test(cells)
+        outcome = test(cells)
     tested = (side.selection.metric, *(side.selection.key(cell) for cell in cells), len(keys))
-    published = "-" if said is None else "yes" if said else "no"
-    return Claim(name, _place(keys[0][:length]), keys[0][2], side.reading, published, found, tested)
+    published = "-" if in_print is None else "yes" if in_print else "no"
+    return Claim(name, _place(keys[0][:length]), keys[0][2], side.reading, published, outcome, tested)
 
 
 def _of_row(row: Key, printed: Mapping[Key, float], side: Side) -> Iterator[Claim]:
     own = (*row, "polyak")
     rivals = [key for key in printed if key[:5] == row and key != own]
     if own in printed and rivals:
-        said = all(printed[own] > printed[key] for key in rivals)
-        yield _claim(BEST, side, [own, *rivals], 5, said, lambda c: side.selection.over_all(c[0], c[1:]))
+        in_print = all(printed[own] > printed[key] for key in rivals)
+        yield _claim(BEST, side, [own, *rivals], 5, in_print, lambda c: side.selection.over_all(c[0], c[1:]))
 
 
 def _of_table(table: Key, printed: Mapping[Key, float], side: Side) -> Iterator[Claim]:
@@ -148,8 +148,8 @@ def _of_table(table: Key, printed: Mapping[Key, float], side: Side) -> Iterator[
 
     cosine, polyak = keys("cosine"), keys("polyak")
     if cosine:
-        said = printed[cosine[0]] > printed[cosine[1]]
-        yield _claim(FALLS_OFF, side, cosine, 4, said, lambda c: side.selection.difference([c[0]], [c[1]]))
+        in_print = printed[cosine[0]] > printed[cosine[1]]
+        yield _claim(FALLS_OFF, side, cosine, 4, in_print, lambda c: side.selection.difference([c[0]], [c[1]]))
     if cosine and polyak:
         drops = [printed[ends[0]] - printed[ends[1]] for ends in (cosine, polyak)]
         yield _claim(
@@ -172,18 +172,18 @@ def _less_drop(selection: Selection, cosine: Cell, cosine_last: Cell, polyak: Ce
 
 def _step_size(selection: Selection, cells: Sequence[Cell]) -> Difference:
     """0.1 against all other step sizes, at every radius: above at all of them, or below at one of them."""
-    found = []
+    by_radius = []
     for cell in cells:
         samples = dict(selection.samples.get(selection.cell_key(cell), {}))
         own = samples.pop(f"lr={TUNED_LR}", None)
         if own is None or not samples:
             return untested(f"not every radius has {TUNED_LR} and another step size without diverged seeds")
         ranked = sorted(samples.values(), reverse=True)
-        found.append(difference([[own]], [ranked]))
-    if any(math.isnan(one.p_above) for one in found):
-        return next(one for one in found if math.isnan(one.p_above))
-    weakest, worst = max(found, key=lambda one: one.p_above), min(found, key=lambda one: one.p_below)
-    below = min(1.0, len(found) * worst.p_below)
+        by_radius.append(difference([[own]], [ranked]))
+    if any(math.isnan(one.p_above) for one in by_radius):
+        return next(one for one in by_radius if math.isnan(one.p_above))
+    weakest, worst = max(by_radius, key=lambda one: one.p_above), min(by_radius, key=lambda one: one.p_below)
+    below = min(1.0, len(by_radius) * worst.p_below)
     return (worst if below < weakest.p_above else weakest)._replace(p_above=weakest.p_above, p_below=below)
 
 
@@ -201,11 +201,11 @@ def _safeguards(printed: Mapping[Key, float], sides: Sequence[Side]) -> Iterator
         runs = [run for cell in own.values() for run in side.selection.finished_runs(cell)]
         shares = [run["zero_share"] for run in runs if not pd.isna(run.get("zero_share"))]
         often = sum(share > RARE for share in shares)
-        found = rarer(often, len(shares), RARE) if shares else untested(NO_RUNS if not runs else "not logged")
+        outcome = rarer(often, len(shares), RARE) if shares else untested(NO_RUNS if not runs else "not logged")
         counted = f"{often} of {len(shares)} trials have gamma = 0 in more than {RARE:.0%} of their steps"
         detail = f"{counted}; below {RARE:.0%} by"
         yield Claim(
-            SAFEGUARD, optimizer, "all", side.reading, "-", found, (optimizer,), detail=detail if shares else ""
+            SAFEGUARD, optimizer, "all", side.reading, "-", outcome, (optimizer,), detail=detail if shares else ""
         )
 
 

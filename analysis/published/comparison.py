@@ -67,8 +67,8 @@ class Compared(Displayed):
 
 def _in_print(claims: Sequence[Claim]) -> str:
     """In how many places the published means say so; `-` for what they cannot say."""
-    said = [claim.published for claim in claims if claim.published != "-"]
-    return f"{said.count('yes')} of {len(said)}" if said else "-"
+    answers = [claim.published for claim in claims if claim.published != "-"]
+    return f"{answers.count('yes')} of {len(answers)}" if answers else "-"
 
 
 def _tally(counts: Counter[str]) -> str:
@@ -102,11 +102,11 @@ def compare(
     first = next(iter(ours.values()))
     if not any(cell_key(cell) in first for cell in printed):
         kinds = {tuple(str(key[at]) for at in (0, 1, 2)) for key in first}
-        known = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in printed}
+        published_kinds = {tuple(str(cell[name]) for name in KEYS[:3]) for cell in printed}
         raise NothingToCompareError(
             f"--published {published.name}: none of its cells is in {pulled.protocol.name}, which has "
             f"{'; '.join(' '.join(kind) for kind in sorted(kinds))}; published are "
-            f"{'; '.join(' '.join(kind) for kind in sorted(known))}"
+            f"{'; '.join(' '.join(kind) for kind in sorted(published_kinds))}"
         )
     sides = {
         dataset: [
@@ -151,7 +151,7 @@ def _by_key(
                 f"--where: no cell has {name}={value}; {expected(value, cells[name].dropna().astype(str).unique())}"
             )
         cells = cells[keep]
-    found: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
+    by_key: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
     for cell in cells.to_dict("records"):
         at = {
             **fixed,
@@ -160,15 +160,15 @@ def _by_key(
             "scheduler": cell["scheduler"],
         }
         key = cell_key({**at, "dataset": at["task"]})
-        if key in found and key in listed:
+        if key in by_key and key in listed:
             vary = {name: sorted({str(value) for value in selection.cells[name].dropna()}) for name in others}
             choices = "; ".join(f"{name}: {', '.join(values)}" for name, values in vary.items() if len(values) > 1)
             raise UserError(
                 f"several cells of {selection.pulled.protocol.name} match one published cell; "
                 f"--where picks among {choices}"
             )
-        found[key] = cell
-    return found
+        by_key[key] = cell
+    return by_key
 
 
 def _beside(published: Mapping[Any, Any], sides: Sequence[Side], names: Sequence[str]) -> dict[str, Any]:
@@ -179,17 +179,17 @@ def _beside(published: Mapping[Any, Any], sides: Sequence[Side], names: Sequence
     for name in names:
         side = by_name.get(name)
         cell = side.cells.get(cell_key(published)) if side else None
-        found = untested("no run")
+        gap = untested("no run")
         if side and cell is not None and cell["n"] and not cell["undecided"]:
-            found = difference([side.selection.samples_of(cell)], [[theirs]])
+            gap = difference([side.selection.samples_of(cell)], [[theirs]])
         row |= {
             f"{name} mean": math.nan if cell is None else 100 * cell["mean"],
             f"{name} std": math.nan if cell is None else 100 * cell["std"],
             f"{name} n": 0 if cell is None else int(cell["n"]),
             f"{name} text": _text(side, cell),
-            f"{name} difference": 100 * found.estimate,
-            f"{name} low": 100 * found.low,
-            f"{name} high": 100 * found.high,
+            f"{name} difference": 100 * gap.estimate,
+            f"{name} low": 100 * gap.low,
+            f"{name} high": 100 * gap.high,
         }
     cells = [side.cells[cell_key(published)] for side in sides if cell_key(published) in side.cells]
     row["selected"] = cells[0]["selected"] if cells else ""

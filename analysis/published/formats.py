@@ -15,58 +15,57 @@ from polysweep.trainer.errors import UserError, expected
 FORMATS: Final = ("markdown", "csv", "html")
 
 
-def render_compared(found: Compared, format_: str) -> str:
+def render_compared(compared: Compared, format_: str) -> str:
     """Cautions, verdicts, then every published cell beside ours. Raises `UserError` for an unknown format."""
     if format_ not in FORMATS:
         raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
     if format_ == "csv":
-        hidden = [f"{name} text" for name in found.readings]
-        return to_csv(found.cells.drop(columns=hidden)).rstrip("\n")
+        hidden = [f"{name} text" for name in compared.readings]
+        return to_csv(compared.cells.drop(columns=hidden)).rstrip("\n")
     rows_of = {
-        "Claims": summary_rows(found),
-        "Verdicts": claim_rows(found),
-        **{table: cell_rows(found, table) for table in dict.fromkeys(found.cells["table"])},
+        "Claims": summary_rows(compared),
+        "Verdicts": claim_rows(compared),
+        **{table: cell_rows(compared, table) for table in dict.fromkeys(compared.cells["table"])},
     }
     tables = {title: Table(header, rows) for title, (header, *rows) in rows_of.items()}
     if format_ == "html":
         blocks = [f"<h3>{escape(title)}</h3>\n{html_rows(table)}" for title, table in tables.items()]
-        return "\n".join([f"<p>{escape(line)}</p>" for line in headline(found)] + blocks)
+        return "\n".join([f"<p>{escape(line)}</p>" for line in headline(compared)] + blocks)
     blocks = [f"{title}\n\n{markdown(table)}" for title, table in tables.items()]
-    return "\n\n".join([*headline(found), *blocks])
+    return "\n\n".join([*headline(compared), *blocks])
 
 
-def headline(found: Compared) -> list[str]:
+def headline(compared: Compared) -> list[str]:
     """What is compared, and what has to be known of it."""
-    total = len(found.cells)
+    published = compared.published
     return [
-        f"{found.name} beside {found.published.name}: {found.with_runs} of {total} published cells have runs here; "
-        f"published n = {found.published.seeds}, ours selected on {found.selected_on}; percent; differences are ours - "
-        "published with their 95 % interval (Welch's t)",
-        *(f"Caution: {text}" for text in found.published.cautions),
+        f"{compared.headline()}; published n = {published.seeds}, ours selected on {compared.selected_on}; percent; "
+        "differences are ours - published with their 95 % interval (Welch's t)",
+        *(f"Caution: {text}" for text in published.cautions),
         "A verdict is at the level 0.05 for all rows of its claim together (Holm); an interval is of one row alone.",
     ]
 
 
-def summary_rows(found: Compared) -> list[list[str]]:
+def summary_rows(compared: Compared) -> list[list[str]]:
     """By claim how often each verdict falls; the first row is the header."""
     rows = [["claim", "dataset", "reading", "in print", "our runs"]]
-    return rows + [[str(value) for value in row.values()] for row in found.summary()]
+    return rows + [[str(value) for value in row.values()] for row in compared.summary()]
 
 
-def claim_rows(found: Compared) -> list[list[str]]:
+def claim_rows(compared: Compared) -> list[list[str]]:
     """Every claim at every place of which something has run here; the first row is the header."""
     rows = [["claim", "where", "reading", "in print", "verdict", "difference"]]
     return rows + [
         [one.claim, one.where, one.reading, one.published, one.verdict, one.detail]
-        for one in found.claims
+        for one in compared.claims
         if one.verdict != NO_RUNS
     ]
 
 
-def cell_rows(found: Compared, table: str) -> list[list[str]]:
+def cell_rows(compared: Compared, table: str) -> list[list[str]]:
     """The published cells of one table beside ours; the first row is the header."""
-    cells = found.cells[found.cells["table"] == table]
-    names = [name for name in found.readings if (cells[f"{name} text"] != "-").any()]
+    cells = compared.cells[compared.cells["table"] == table]
+    names = [name for name in compared.readings if (cells[f"{name} text"] != "-").any()]
     rows = [["rho", "scheduler", "published", *(text for name in names for text in (name, "difference"))]]
     for cell in cells.to_dict("records"):
         row = [

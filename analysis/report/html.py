@@ -133,16 +133,18 @@ def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:
 
 
 def _verdict(one: RowVerdict, metric: str) -> dict[str, Any]:
-    found = one.difference
-    known = not math.isnan(one.p)
+    difference = one.difference
+    is_tested = not math.isnan(one.p)
     return {
         "row": " ".join(one.row),
         "best": one.best or "-",
         "runner_up": one.runner_up or "-",
-        "gap": "-" if math.isnan(found.estimate) else number(found.estimate, metric),
-        "interval": "-" if math.isnan(found.low) else f"{number(found.low, metric)} to {number(found.high, metric)}",
-        "p": p_text(one.p).removeprefix("p ").removeprefix("= ") if known else found.reason,
-        "n": found.n,
+        "gap": "-" if math.isnan(difference.estimate) else number(difference.estimate, metric),
+        "interval": "-"
+        if math.isnan(difference.low)
+        else " to ".join(number(end, metric) for end in (difference.low, difference.high)),
+        "p": p_text(one.p).removeprefix("p ").removeprefix("= ") if is_tested else difference.reason,
+        "n": difference.n,
         "shown": f"undecided: {one.undecided}" if one.undecided else "shown" if one.is_shown else "not shown",
     }
 
@@ -166,10 +168,10 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
-    found = []
+    plots = []
     for one in figures(selection, width="screen", published=beside, tables=MOST_TABLES):
         data = base64.b64encode(image(one.figure, "svg")).decode()
-        found.append(
+        plots.append(
             {
                 "name": one.name,
                 "caption": one.caption,
@@ -177,7 +179,7 @@ def _plots(selection: Selection, beside: Any) -> list[dict[str, str]]:
                 "csv": _download(one.data),
             }
         )
-    return found
+    return plots
 
 
 def _download(data: pd.DataFrame) -> str:
@@ -185,21 +187,23 @@ def _download(data: pd.DataFrame) -> str:
     return f"data:text/csv;base64,{base64.b64encode(to_csv(data).encode()).decode()}"
 
 
-def _compared(found: Compared) -> dict[str, Any]:
+def _compared(compared: Compared) -> dict[str, Any]:
     return {
-        "headline": headline(found),
-        "summary": summary_rows(found),
-        "claims": claim_rows(found),
+        "headline": headline(compared),
+        "summary": summary_rows(compared),
+        "claims": claim_rows(compared),
         "tables": [
-            (table, cell_rows(found, table)) for table in dict.fromkeys(found.cells["table"]) if _has_runs(found, table)
+            (table, cell_rows(compared, table))
+            for table in dict.fromkeys(compared.cells["table"])
+            if _has_runs(compared, table)
         ],
-        "csv": _download(found.cells.drop(columns=[f"{name} text" for name in found.readings])),
+        "csv": _download(compared.cells.drop(columns=[f"{name} text" for name in compared.readings])),
     }
 
 
-def _has_runs(found: Compared, table: str) -> bool:
-    rows = found.cells[found.cells["table"] == table]
-    return bool((rows[[f"{name} n" for name in found.readings]] > 0).any(axis=None))
+def _has_runs(compared: Compared, table: str) -> bool:
+    rows = compared.cells[compared.cells["table"] == table]
+    return bool((rows[[f"{name} n" for name in compared.readings]] > 0).any(axis=None))
 
 
 def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
@@ -230,9 +234,9 @@ def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
 
 
 def _remark(cell: Mapping[Any, Any]) -> str:
-    said = [f"{name} at the edge of its grid" for name in cell["edge"].split()]
-    said += [f"{cell[name]} {word}" for name, word in (("ties", "tied"), ("stalled", "stalled")) if cell[name]]
-    return "; ".join(said)
+    remarks = [f"{name} at the edge of its grid" for name in cell["edge"].split()]
+    remarks += [f"{cell[name]} {word}" for name, word in (("ties", "tied"), ("stalled", "stalled")) if cell[name]]
+    return "; ".join(remarks)
 
 
 def _failures(selection: Selection) -> list[dict[str, Any]]:
@@ -260,12 +264,12 @@ def _failures(selection: Selection) -> list[dict[str, Any]]:
 
 def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
     """By field, its distinct values and how many trials have each: a mixture is visible."""
-    found = []
+    rows = []
     for field in PROVENANCE:
         values = [value for value in to_python(runs[field]) if value is not None] if field in runs else []
         counts = pd.Series([f"{value:g}" if isinstance(value, float) else str(value) for value in values], dtype=object)
-        found.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
-    return found
+        rows.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
+    return rows
 
 
 def _label(row: Any, keys: Sequence[str]) -> str:

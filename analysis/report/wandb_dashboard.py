@@ -129,8 +129,8 @@ class _Panels:
 
 def definition(view: Any) -> dict[str, Any]:
     """What would be saved, as W&B's server gets it."""
-    found: dict[str, Any] = json.loads(view._to_model().model_dump_json(by_alias=True, exclude_none=True))
-    return found
+    written: dict[str, Any] = json.loads(view._to_model().model_dump_json(by_alias=True, exclude_none=True))
+    return written
 
 
 def save(pulled: RunSet) -> tuple[str, bool]:

@@ -86,9 +86,9 @@ def _so_far(row: Mapping[str, Any], metric: str) -> str:
 
 def finished_values(members: Sequence[Mapping[str, Any]], column: str) -> list[float]:
     """The values of the finished runs, in the order of their seeds: a mean does not depend on that of the rows."""
-    found = [run for run in members if run["outcome"] == "finished" and run[column] is not None]
+    finished = [run for run in members if run["outcome"] == "finished" and run[column] is not None]
     return [
-        float(run[column]) for run in sorted(found, key=lambda run: str(run["seed"])) if not math.isnan(run[column])
+        float(run[column]) for run in sorted(finished, key=lambda run: str(run["seed"])) if not math.isnan(run[column])
     ]
 
 
@@ -160,8 +160,8 @@ def _is_at_edge(
     if not isinstance(chosen, int | float):
         return False
     if protocol.ranges:
-        given = protocol.ranges.get((winner["variant"], name))
-        return given is not None and given.is_at_end(chosen)
+        ends = protocol.ranges.get((winner["variant"], name))
+        return ends is not None and ends.is_at_end(chosen)
     tried = sorted({row[name] for row in candidates if isinstance(row.get(name), int | float)})
     return len(tried) > 1 and chosen in (tried[0], tried[-1])
 

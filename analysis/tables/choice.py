@@ -88,12 +88,12 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a frame in which a count that some rows lack stays a count."""
     rows = [{name: value for name, value in row.items() if name not in OF_CHOICE} for row in rows]
-    found = pd.DataFrame(rows)
-    for name in found.columns:
+    frame = pd.DataFrame(rows)
+    for name in frame.columns:
         values = [row.get(name) for row in rows]
         if None in values and any(isinstance(value, int) for value in values):
-            found[name] = pd.Series(values, dtype=object)
-    return found
+            frame[name] = pd.Series(values, dtype=object)
+    return frame
 
 
 def _require(pulled: RunSet, metric: str, option: str) -> None:
@@ -123,9 +123,9 @@ def _runs(pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool) -> li
     if by == protocol.metric or epoch == "last":
         reported, scored = (to_python(runs[f"{epoch}/{name}"]) for name in (metric, by))
     else:
-        found = _rescored(pulled, metric, by, maximal)
+        rescored = _rescored(pulled, metric, by, maximal)
         reported, scored, columns["best_epoch"] = (
-            found[f"best/{metric}"], found[f"best/{by}"], found["best_epoch"]
+            rescored[f"best/{metric}"], rescored[f"best/{by}"], rescored["best_epoch"]
         )  # fmt: skip
     columns |= {"value": reported, "score": scored}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -140,10 +140,10 @@ def _rescored(pulled: RunSet, metric: str, by: str, maximal: bool) -> dict[str, 
     lengths = Counter(history["trial_id"].to_pylist())  # in the order of the history, which that of `runs` need not be
     outcomes = dict(zip(pulled.runs["trial_id"].tolist(), pulled.runs["outcome"].tolist(), strict=True))
     other = replace(pulled.protocol, metric=by, goal="maximize" if maximal else "minimize")
-    found = scores(history, list(lengths.values()), [outcomes.get(i, "new") for i in lengths], other)
+    best = scores(history, list(lengths.values()), [outcomes.get(i, "new") for i in lengths], other)
     places = {trial_id: at for at, trial_id in enumerate(lengths)}
     order = [places.get(trial_id) for trial_id in outcomes]
-    columns = {name: column.to_pylist() for name, column in found.items()}
+    columns = {name: column.to_pylist() for name, column in best.items()}
     return {name: [None if at is None else values[at] for at in order] for name, values in columns.items()}
 
 

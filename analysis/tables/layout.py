@@ -36,7 +36,7 @@ class Layout:
         `UserError` for a field that tells no cells apart, and for one that is named twice.
         """
         varying = [*TABLE_KEYS, *selection.varying]
-        known = _known(selection)
+        reasons = _known(selection)
         down, across, apart = names_of(rows), names_of(cols), names_of(by)
         seen: dict[str, str] = {}
         for option, names in (("--rows", down), ("--cols", across), ("--by", apart)):
@@ -47,7 +47,7 @@ class Layout:
                 seen[name] = option
         default_rows, default_cols = (tuple([key] if key not in seen else []) for key in TABLE_KEYS)
         down, across = down or default_rows, across or default_cols
-        rest = [name for name in varying if name not in (*down, *across, *apart) and name in known]
+        rest = [name for name in varying if name not in (*down, *across, *apart) and name in reasons]
         return cls(down, across, (*apart, *rest))
 
 

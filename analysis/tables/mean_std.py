@@ -53,15 +53,15 @@ def mean_std_table(
     write: Show = show or (lambda cell, _: cell_text(cell, selection.metric))
     shown = selection.cells if cells is None else cells
     marked = {key for verdict in row_verdicts(selection, shown, replace(layout, rows=down)) for key in verdict.marked}
-    found: dict[tuple[str, ...], dict[tuple[str, ...], Any]] = {}
+    grid: dict[tuple[str, ...], dict[tuple[str, ...], Any]] = {}
     records = shown.to_dict("records")
     for cell in records:
         row, column = key_of(cell, down), key_of(cell, layout.cols)
-        entries = found.setdefault(row, {})
+        entries = grid.setdefault(row, {})
         entries[column] = write(cell, selection.key(cell) in marked)
     columns = list(dict.fromkeys(key_of(cell, layout.cols) for cell in records))
-    data = [[entries.get(column, "-") for column in columns] for entries in found.values()]
-    return pd.DataFrame(data, index=_index(list(found), down), columns=_index(columns, layout.cols))
+    data = [[entries.get(column, "-") for column in columns] for entries in grid.values()]
+    return pd.DataFrame(data, index=_index(list(grid), down), columns=_index(columns, layout.cols))
 
 
 def _index(keys: Sequence[tuple[str, ...]], names: Sequence[str]) -> pd.Index:
@@ -129,17 +129,18 @@ class RowVerdict:
         where = " ".join(f"{name} {value}" for name, value in zip(names_of(names), self.row, strict=True))
         if self.undecided:
             return f"{where}: no verdict: {self.undecided} undecided".removeprefix(": ")
-        found = self.difference
-        if math.isnan(found.estimate):
+        difference = self.difference
+        if math.isnan(difference.estimate):
             return self._of_counts(where)
-        gap = number(found.estimate, metric)
-        if found.low == -math.inf:
-            rest = f"{gap} (it has fewer diverged seeds; n = {found.n}): not shown"
+        gap = number(difference.estimate, metric)
+        if difference.low == -math.inf:
+            rest = f"{gap} (it has fewer diverged seeds; n = {difference.n}): not shown"
         elif math.isnan(self.p):
-            rest = f"{gap} ({found.reason}): not shown"
+            rest = f"{gap} ({difference.reason}): not shown"
         else:
-            interval = f"[{number(found.low, metric)}, {number(found.high, metric)}]"
-            rest = f"{gap} {interval}, {p_text(self.p)} (n = {found.n}): {'shown' if self.is_shown else 'not shown'}"
+            interval = f"[{number(difference.low, metric)}, {number(difference.high, metric)}]"
+            shown = "shown" if self.is_shown else "not shown"
+            rest = f"{gap} {interval}, {p_text(self.p)} (n = {difference.n}): {shown}"
         return f"{where}: {self.best} over {self.runner_up} by {rest}".removeprefix(": ")
 
     def _of_counts(self, where: str) -> str:
@@ -180,8 +181,8 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
         if not undecided[row]
         for a, b in itertools.combinations(range(len(members)), 2)
     ]
-    adjusted = holm([found.p for *_, found in pairs])
-    against = {(row, b): (found, p) for (row, a, b, found), p in zip(pairs, adjusted, strict=True) if a == 0}
+    adjusted = holm([difference.p for *_, difference in pairs])
+    against = {(row, b): (difference, p) for (row, a, b, difference), p in zip(pairs, adjusted, strict=True) if a == 0}
     verdicts = []
     for row, members in ranked.items():
         names = [_name(cell, layout.cols) for cell in members]

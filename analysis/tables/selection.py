@@ -123,12 +123,12 @@ class Selection(Displayed):
                 p_below=min(1.0, len(tested) * min(one.p_below for one in tested)),
             ) if tested else by_count[0]  # fmt: skip
         own = [self._signed(self.samples_of(cell))]
-        found = difference(own, [self._union(alive)])
+        gap = difference(own, [self._union(alive)])
         no_worse = [other for other in alive if other["diverged"] <= cell["diverged"]]
         below = difference(own, [self._union(no_worse)]).p_below if no_worse else 1.0
         is_behind = any(other["diverged"] < cell["diverged"] for other in alive)
-        above = max([1.0 if is_behind else found.p_above, *(one.p_above for one in tested)])
-        return found if math.isnan(found.p_above) else found._replace(p_above=above, p_below=below)
+        above = max([1.0 if is_behind else gap.p_above, *(one.p_above for one in tested)])
+        return gap if math.isnan(gap.p_above) else gap._replace(p_above=above, p_below=below)
 
     def _union(self, cells: Sequence[Mapping[Any, Any]]) -> Candidates:
         """The candidates of several cells as those of one, the best first."""
@@ -137,13 +137,13 @@ class Selection(Displayed):
     def by_candidate(self, cell: Mapping[Any, Any], column: str, missing: float) -> Candidates:
         """Another column of `runs` of the candidates behind `samples_of`, in their order; `missing` for no value."""
         chosen = self.samples.get(self.cell_key(cell), {})
-        found: dict[str, list[float]] = {name: [] for name in chosen}
+        finished: dict[str, list[float]] = {name: [] for name in chosen}
         for run in self.finished_runs(cell):
             name = chosen_text(run, self.pulled.protocol.tuned)
-            if name in found:
+            if name in finished:
                 value = run[column]
-                found[name].append(missing if format_value(value) == "-" else float(value))
-        return [Sample.of(values) for values in found.values()]
+                finished[name].append(missing if format_value(value) == "-" else float(value))
+        return [Sample.of(values) for values in finished.values()]
 
     def finished_runs(self, cell: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
         """The finished runs of all candidates of a cell."""
@@ -152,20 +152,20 @@ class Selection(Displayed):
     @cached_property
     def _finished_runs(self) -> dict[tuple[str, ...], list[Mapping[Any, Any]]]:
         runs = self.pulled.runs
-        found: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
+        by_cell: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
         for run in runs[runs["outcome"] == "finished"].to_dict("records"):
-            found.setdefault(self.cell_key(run), []).append(run)
-        return found
+            by_cell.setdefault(self.cell_key(run), []).append(run)
+        return by_cell
 
     def _signed(self, samples: Candidates) -> Candidates:
         return samples if self.is_maximal else fewer_is_better(samples)
 
     def interval(self, cell: Mapping[Any, Any]) -> tuple[float, float]:
         """Student's 95 % interval of a cell's mean (`statistics.mean_interval`); NaN for fewer than two seeds."""
-        found = self.samples_of(cell)
-        if not found or found[0].n < 2:
+        samples = self.samples_of(cell)
+        if not samples or samples[0].n < 2:
             return math.nan, math.nan
-        low, high = mean_interval(found[0], len(found))
+        low, high = mean_interval(samples[0], len(samples))
         return (max(low, 0.0), min(high, 1.0)) if is_accuracy(self.metric) else (low, high)
 
     @property
@@ -186,13 +186,13 @@ class Selection(Displayed):
         return direction(self.metric, self.pulled.protocol)
 
 
-def _not_better(found: Difference, *, above: bool, below: bool) -> Difference:
+def _not_better(gap: Difference, *, above: bool, below: bool) -> Difference:
     """A difference of which one direction is not to be claimed, whatever the means."""
-    if above and not math.isnan(found.p_above):
-        found = found._replace(p_above=1.0, low=-math.inf)
-    if below and not math.isnan(found.p_below):
-        found = found._replace(p_below=1.0, high=math.inf)
-    return found
+    if above and not math.isnan(gap.p_above):
+        gap = gap._replace(p_above=1.0, low=-math.inf)
+    if below and not math.isnan(gap.p_below):
+        gap = gap._replace(p_below=1.0, high=math.inf)
+    return gap
 
 
 def number(value: float, metric: str) -> str:

@@ -41,15 +41,15 @@ def parse_only(texts: Sequence[str]) -> dict[str, str]:
 
     Raises `UserError` for anything else.
     """
-    found: dict[str, str] = {}
+    picked: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise UserError(f"--only: {text!r}; expected FIELD=VALUE[,VALUE...], such as optimizer=sam,usam")
-        if name in found:
-            raise UserError(f"--only: {name!r} is given twice; list its values with commas: {name}={found[name]},...")
-        found[name] = value
-    return found
+        if name in picked:
+            raise UserError(f"--only: {name!r} is given twice; list its values with commas: {name}={picked[name]},...")
+        picked[name] = value
+    return picked
 
 
 def _matching(selection: Selection, name: str, values: Any) -> set[str]:
@@ -59,14 +59,14 @@ def _matching(selection: Selection, name: str, values: Any) -> set[str]:
         asked: Sequence[Any] = [values] if _same(values, there) else [part.strip() for part in values.split(",")]
     else:
         asked = values if isinstance(values, Sequence) else [values]
-    found = set()
+    matching = set()
     for value in asked:
         same = _same(format_value(value), there)
         if not same:
             choices = expected(format_value(value), [value_text(one) for one in there])
             raise UserError(f"--only: no cell has {name}={value}; {choices}")
-        found |= same
-    return found
+        matching |= same
+    return matching
 
 
 def _same(text: str, there: Mapping[str, Any]) -> set[str]:

@@ -88,31 +88,31 @@ def checks(lines: Sequence[MethodCurve]) -> pd.DataFrame:
 
 def verdicts(lines: Sequence[MethodCurve]) -> list[str]:
     """Whom each Polyak line beats; what does not hold or is vacuous; caps that hold always; choices at an edge."""
-    found = races(lines)
+    texts = races(lines)
     for line in lines:
         for statement in line.statements:
             if line.verdict(statement) == FAILS:
-                found.append(
+                texts.append(
                     f"{line.title}: {statement.name} does not hold for {line.label}: it comes to "
                     f"{line.share(statement)[0]:.4g} times its bound"
                 )
         for which in VIOLATIONS:
             if line.violations(which):
-                found.append(f"{line.title}: {line.label}: {line.violations(which)} violations of the {which} bound")
+                texts.append(f"{line.title}: {line.label}: {line.violations(which)} violations of the {which} bound")
         if line.cap_share > CAPPED:
-            found.append(
+            texts.append(
                 f"{line.title}: {line.label}: the cap is active in {line.cap_share:.1%} of the steps: "
                 f"this is the constant step size gamma_b = {line.cap:g}"
             )
         if line.cell["undecided"]:
-            found.append(f"{line.title}: {line.label}: undecided, {line.cell['undecided']}")
+            texts.append(f"{line.title}: {line.label}: undecided, {line.cell['undecided']}")
         if line.cell["edge"]:
             chosen = ", ".join(f"{name} = {line.cell[name]:g}" for name in line.cell["edge"].split())
-            found.append(
+            texts.append(
                 f"{line.title}: {line.label}: {chosen} is at the edge of its grid of {line.cell['candidates']} "
                 "candidates; a better value may lie outside"
             )
-    return found + [text for line in lines for text in _remarks(line)]
+    return texts + [text for line in lines for text in _remarks(line)]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Race:
     line: MethodCurve
     rival: MethodCurve
     unit: str  # iterations, or final
-    found: Difference
+    difference: Difference
     p: float
 
     @property
@@ -130,7 +130,7 @@ class Race:
         """`ahead of`, `behind`, or `not told from`."""
         if not self.p < LEVEL:
             return "not told from"
-        return "ahead of" if self.found.is_above else "behind"
+        return "ahead of" if self.difference.is_above else "behind"
 
 
 def pairs_of(lines: Sequence[MethodCurve]) -> list[Race]:
@@ -145,7 +145,7 @@ def pairs_of(lines: Sequence[MethodCurve]) -> list[Race]:
         for _, members in by_problem([line for line in lines if not line.is_lost and not line.cell["undecided"]])
         for line, other in itertools.combinations(sorted(members, key=lambda one: not one.is_ours), 2)
     ]
-    adjusted = holm([found.p for *_, found in pairs])
+    adjusted = holm([difference.p for *_, difference in pairs])
     return [Race(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
@@ -187,14 +187,14 @@ def _rival(race: Race) -> str:
 
     The interval is of this pair alone: it may exclude 0 where p, of all pairs, does not let the two be told apart.
     """
-    found = race.found
+    difference = race.difference
     form = ".0f" if race.unit == "iterations" else ".2g"
     theirs, count = race.rival.iterations(HITS[-1])
     at_least = "at least " if race.unit == "iterations" and len(theirs) < count else ""
-    if math.isnan(found.low):
-        return f"{race.rival.label} (by {at_least}{found.estimate:{form}}, {found.reason})"
-    interval = f"[{found.low:{form}}, {found.high:{form}}]"
-    return f"{race.rival.label} (by {at_least}{found.estimate:{form}} {interval}, {p_text(race.p)})"
+    if math.isnan(difference.low):
+        return f"{race.rival.label} (by {at_least}{difference.estimate:{form}}, {difference.reason})"
+    interval = f"[{difference.low:{form}}, {difference.high:{form}}]"
+    return f"{race.rival.label} (by {at_least}{difference.estimate:{form}} {interval}, {p_text(race.p)})"
 
 
 def _remarks(line: MethodCurve) -> list[str]:

@@ -147,12 +147,12 @@ class MethodCurve:
         elif math.isinf(self.cap):
             names = ("Corollary 3.6, interpolation", "Theorem 3.8, interpolation")
         mu, alpha, sigma2 = self.problem.mu, self.alpha, self.sigma2
-        found = []
+        lines = []
         if mu:
             stays = bounds.neighbourhood(mu, alpha, self.cap, sigma2)
-            found.append(Statement(names[0], "rate", bounds.rate(mu, alpha), stays))
+            lines.append(Statement(names[0], "rate", bounds.rate(mu, alpha), stays))
         stays = bounds.cesaro(alpha, self.cap, sigma2, 0.0, 1)
-        return [*found, Statement(names[1], "cesaro", 1 / alpha, stays)]
+        return [*lines, Statement(names[1], "cesaro", 1 / alpha, stays)]
 
     @cached_property
     def _by_step(self) -> Any:

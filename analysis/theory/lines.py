@@ -49,17 +49,17 @@ def lines_of(selection: Selection) -> list[MethodCurve]:
     lost = {selection.key(run): str(run["trial_id"]) for run in selection.values.to_dict("records")
             if run["outcome"] in ("diverged", "failed", "stopped")}  # fmt: skip
     begun = {selection.cell_key(run): trial_id for trial_id, run in by_id.items() if run["outcome"] != "new"}
-    found: list[MethodCurve] = []
+    curves: list[MethodCurve] = []
     for cell in cells:
         ids = members.get(selection.key(cell), [])
         first = (
             ids[0] if ids else lost.get(selection.key(cell)) or (cell["leading"] and begun[selection.cell_key(cell)])
         )
         if first:
-            found.append(_line(selection, cell, by_id[first], history[history["trial_id"].isin(ids)], shared))
-    if not found:
+            curves.append(_line(selection, cell, by_id[first], history[history["trial_id"].isin(ids)], shared))
+    if not curves:
         raise UserError(f"{selection.pulled.protocol.name}: no run has finished yet")
-    return found
+    return curves
 
 
 def _line(
@@ -92,12 +92,12 @@ def _line(
 
 def _shared(runs: Any) -> set[str]:
     """The task options that are the same in all runs of a task: no title needs them."""
-    found: dict[tuple[str, str], set[str]] = {}
+    of_fields: dict[tuple[str, str], set[str]] = {}
     for run in runs:
         for name, value in run.items():
             if str(name).startswith("task_options."):
-                found.setdefault((str(run["task"]), str(name)), set()).add(format_value(value))
-    return {f"{task} {name}" for (task, name), values in found.items() if len(values) == 1}
+                of_fields.setdefault((str(run["task"]), str(name)), set()).add(format_value(value))
+    return {f"{task} {name}" for (task, name), values in of_fields.items() if len(values) == 1}
 
 
 def _title(run: Mapping[Any, Any], options: Mapping[str, Any], problem: Problem, size: int, shared: set[str]) -> str:

@@ -65,15 +65,15 @@ def with_defaults(parts: Mapping[str, Component], values: Mapping[str, Any]) -> 
 
 def options_of(kind: str, part: Component, values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a component, checked, with their defaults. Raises `ConfigError`."""
-    given = values.get(f"{kind}_options", {})
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{kind}_options", f"must be a mapping, not {brief(given)}")
-    for key in given:
+    options = values.get(f"{kind}_options", {})
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{kind}_options", f"must be a mapping, not {brief(options)}")
+    for key in options:
         if key not in part.options.model_fields:
-            known = ", ".join(part.options.model_fields) or "none"
-            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {brief(key)}; its options: {known}")
+            names = ", ".join(part.options.model_fields) or "none"
+            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {brief(key)}; its options: {names}")
     try:
-        return part.options(**given).model_dump()
+        return part.options(**options).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([f"{kind}_options", *(str(part) for part in first["loc"])])
@@ -84,8 +84,8 @@ def options_of(kind: str, part: Component, values: Mapping[str, Any]) -> dict[st
 
 def _readers(key: str) -> dict[str, list[str]]:
     """By kind, the names of the components that read `key`."""
-    found = {kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()}
-    return {kind: names for kind, names in found.items() if names}
+    readers = {kind: [name for name, part in names.items() if key in part.uses] for kind, names in REGISTRY.items()}
+    return {kind: names for kind, names in readers.items() if names}
 
 
 def _owner(key: str, parts: Mapping[str, Component], values: Mapping[str, Any]) -> str:

@@ -42,16 +42,16 @@ def component(kind: str, name: object) -> Component:
 
     Raises `ConfigError` with the valid names if there is none, or with what is wrong with a user's own part.
     """
-    known = REGISTRY[kind]
+    built_in = REGISTRY[kind]
     if isinstance(name, str):
-        if name in known:
-            return known[name]
+        if name in built_in:
+            return built_in[name]
         if ":" in name:
             return _own(kind, name, name)
         target = _entry_points(kind).get(name)
         if target is not None:
             return _own(kind, name, target)
-    names = expected(name, [*known, *_entry_points(kind)])
+    names = expected(name, [*built_in, *_entry_points(kind)])
     raise ConfigError(kind, f"unknown {kind} {brief(name)}; {names}, or an import path such as my_lab.rules:Name")
 
 
@@ -67,14 +67,14 @@ def is_own(kind: str, name: str) -> bool:
 
 def own_modules(names: Iterable[str]) -> list[Path]:
     """Where the modules of import paths lie that are not of an installed package: what has to travel to a worker."""
-    found = {}
+    paths = {}
     for name in sorted(names):
         top = name.partition(":")[0].partition(".")[0]
         spec = find_spec(top)
         origin = None if spec is None else spec.origin
         if origin is not None and "site-packages" not in origin:
-            found[top] = Path(origin).parent if Path(origin).name == "__init__.py" else Path(origin)
-    return list(found.values())
+            paths[top] = Path(origin).parent if Path(origin).name == "__init__.py" else Path(origin)
+    return list(paths.values())
 
 
 @lru_cache(maxsize=8)
@@ -112,9 +112,9 @@ def _own(kind: str, name: str, target: str) -> Component:
     for field in declared.uses or {}:
         if field not in CONDITIONAL:
             raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
-    said = {**dict(declared), "uses": declared.uses or {}}
+    fields = {**dict(declared), "uses": declared.uses or {}}
     prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
-    return Component(target, family=name, prepare=prepare, **said)
+    return Component(target, family=name, prepare=prepare, **fields)
 
 
 def _require_methods(kind: str, name: str, part: Any) -> None:

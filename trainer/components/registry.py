@@ -113,9 +113,9 @@ def declare(
         class Halving(Scheduler): ...
     """
 
-    given = {**locals()}
+    arguments = {**locals()}
     try:
-        declared = Declaration(**given)
+        declared = Declaration(**arguments)
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"declare({first['loc'][0]}=...)", f"{first['msg']} (got {first['input']!r})") from None
@@ -202,8 +202,10 @@ TASKS: Final[Mapping[str, Component]] = {
         classes=100,
         prepare="polysweep.trainer.tasks.cifar:CIFAR100.prepare",
     ),
-    "ridge": Component("polysweep.trainer.convex.task:load", options=RidgeOptions, problem="ridge", **_CONVEX),
-    "logistic": Component("polysweep.trainer.convex.task:load", options=LogisticOptions, problem="logistic", **_CONVEX),
+    "ridge": Component("polysweep.trainer.convex.task:ridge", options=RidgeOptions, problem="ridge", **_CONVEX),
+    "logistic": Component(
+        "polysweep.trainer.convex.task:logistic", options=LogisticOptions, problem="logistic", **_CONVEX
+    ),
 }
 MODELS: Final[Mapping[str, Component]] = {
     "resnet8": Component("polysweep.trainer.models:resnet8"),

@@ -242,8 +242,8 @@ def problem_of(task: str, options: Mapping[str, Any]) -> Problem:
 @lru_cache(maxsize=32)
 def _problem(task: str, options: str) -> Problem:
     part = component("task", task)
-    given = part.options(**json.loads(options)).model_dump()
-    return ridge(**given) if part.problem == "ridge" else logistic(**given)
+    values = part.options(**json.loads(options)).model_dump()
+    return ridge(**values) if part.problem == "ridge" else logistic(**values)
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> Array:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.convex.monitor import BoundsMonitor
 from polysweep.trainer.convex.problem import problem_of
+from polysweep.trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
 from polysweep.trainer.passes import LazyPass, LossAndGrad
 from polysweep.trainer.streams import stream
+from polysweep.trainer.task import Monitor, Oracle, Rows, Task
 
 TILE: Final = 8
 """A matrix product is done for a multiple of so many rows: BLAS adds up the rows of an incomplete tile in another
@@ -27,12 +32,15 @@ DEFINITE: Final = 1e-8
 """mu / L above which the Hessian itself is multiplied with, which is half the work."""
 
 
-class Convex:
-    """A problem of `trainer.convex.problem` on one device: what `Classification` is for images.
+class Convex(Task):
+    """A problem of `trainer.convex.problem` on one device.
 
     The steps of an epoch are `record_every`. A mini-batch is drawn uniformly without replacement, independently of all
     others; with batch_size = n every step sees all f_i, each once.
     """
+
+    columns: ClassVar[tuple[str, ...]] = (*HISTORY_COLUMNS, *PROBLEM_COLUMNS)
+    adds_up_at_the_end: ClassVar[bool] = True
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         self.kind, self.options = kind, options
@@ -65,17 +73,28 @@ class Convex:
             self._slope_star = torch.sigmoid(-self.b * z_star)
             self.star_losses = F.softplus(-self.b * z_star)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Convex:
+    def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         """The same problem on `device`; `dtype` is always float64."""
         assert dtype == torch.float64, "the config sees to it"
         if device == self._device:
             return self
-        other = Convex(self.kind, self.options)
+        other = type(self)(self.kind, self.options)
         other._device = device
         other._place()
         return other
 
-    def steps_per_epoch(self, _batch_size: int) -> int:
+    def few(self, count: int) -> Self:  # noqa: ARG002
+        """Itself: some step sizes need all f_i."""
+        return self
+
+    def oracle_and_monitor(
+        self, configs: Sequence[TrialConfig], factory_kwargs: Mapping[str, Any]
+    ) -> tuple[Oracle, Monitor]:
+        """The closed forms, and what the paper says about their steps."""
+        seeds = [config.seed for config in configs]
+        return ClosedForm(self, seeds), BoundsMonitor(configs, self, factory_kwargs)
+
+    def steps_per_epoch(self, batch_size: int) -> int:  # noqa: ARG002
         """Steps between two rows of the history."""
         return self.record_every
 
@@ -93,7 +112,12 @@ class Convex:
             drawn[seed] = order[at : at + self.record_every, :batch_size].reshape(-1)
         return torch.stack([drawn[seed] for seed in seeds])
 
-    def mini_batch(self, order: Tensor, _draws: Tensor | None, _augmentation: str | None) -> tuple[Tensor, Tensor]:
+    def mini_batch(
+        self,
+        order: Tensor,
+        draws: Tensor | None = None,  # noqa: ARG002
+        augmentation: str | None = None,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor]:
         """Rows of A (K, b, d), and `order` (K, b) itself; no rows where the batch is full."""
         if order.shape[1] == self.size:
             return self.a.new_empty(0), order
@@ -146,10 +170,10 @@ class Convex:
                 grad = torch.add(grad, theta, alpha=self.lambda_r)
 
             def loss() -> Tensor:
-                found: Tensor = torch.linalg.vecdot(residual, residual) / (2 * size)
+                mean: Tensor = torch.linalg.vecdot(residual, residual) / (2 * size)
                 if self.lambda_r:
-                    found = found + self.lambda_r / 2 * torch.linalg.vecdot(theta, theta)
-                return found
+                    mean = mean + self.lambda_r / 2 * torch.linalg.vecdot(theta, theta)
+                return mean
 
             return LazyPass(loss, grad, 0.0 if self.problem.is_interpolated else None)
         labels = _picked(self.b, order)
@@ -157,6 +181,22 @@ class Convex:
         outer = _each(torch.sigmoid, -margin) * (-labels / size)
         grad = torch.bmm(outer.unsqueeze(1), rows).squeeze(1)
         return LazyPass(lambda: _each(F.softplus, -margin).mean(1), grad, None)
+
+
+class ClosedForm(Oracle):
+    """Loss and gradient of a convex task by its formulas; a row is x itself, and there are no running statistics."""
+
+    def __init__(self, task: Convex, seeds: Sequence[int]) -> None:
+        self._task, self._seeds = task, seeds
+
+    def start(self) -> Rows:
+        """See `Oracle`."""
+        x0 = torch.stack([self._task.start(seed) for seed in self._seeds])
+        return Rows.without_buffers(x0.to(self._task.a.device))
+
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
+        """See `Oracle`."""
+        return self._task.pass_at(theta, inputs, labels)
 
 
 @lru_cache(maxsize=64)
@@ -183,9 +223,14 @@ def _picked(values: Tensor, order: Tensor) -> Tensor:
     return values.index_select(0, order.reshape(-1)).view(order.shape)
 
 
-def load(kind: str, options: dict[str, Any]) -> Convex:
-    """The task `kind` with its options."""
-    return Convex(kind, options)
+def ridge(data: Path, val_fraction: float, **options: Any) -> Convex:  # noqa: ARG001
+    """The task `ridge`; it needs no data folder, and nothing of it is held out."""
+    return Convex("ridge", options)
+
+
+def logistic(data: Path, val_fraction: float, **options: Any) -> Convex:  # noqa: ARG001
+    """The task `logistic`; it needs no data folder, and nothing of it is held out."""
+    return Convex("logistic", options)
 
 
 def _product(rows: Tensor, matrix: Tensor) -> Tensor:

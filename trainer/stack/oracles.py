@@ -1,94 +1,264 @@
-"""What evaluates a mini-batch for a stack: a module's passes, or the closed form of a convex task."""
+"""The oracle of a task with a model: passes of K rows through one module, by itself at K = 1, under vmap beyond."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
+from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.convex.task import Convex
+from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.passes import LossAndGrad
-from polysweep.trainer.stack.vmap import Buffers, Engine
-from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.stack.bfloat16 import use_bfloat16
+from polysweep.trainer.streams import stream_seed
+from polysweep.trainer.task import Buffers, Oracle, Rows
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""Logits (K, b, classes) and labels (K, b) -> losses (K,)."""
 
 
-class Oracles(Protocol):
-    """Of one stack. `begin` starts a step; `pass_at` may be called several times in it."""
+class ModuleOracle(Oracle):
+    """Loss and gradient by a module, which it owns from now on.
 
-    def begin(self, buffers: Buffers) -> None:
-        """Take the running statistics of before the step."""
-        ...
+    `start` are the rows before step 0. Batch norms are updated by all passes of a step, or by its first one alone.
+    """
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
-        """Loss and gradient at rows (K, P) on the task's mini-batch."""
-        ...
-
-    def statistics(self) -> Buffers:
-        """The running statistics of after the step."""
-        ...
-
-
-class ByModule:
-    """Passes through a module, whose batch norms are updated by all passes of a step or by the first alone."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        task: Classification,
-        configs: Sequence[TrialConfig],
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        self._engine, self._task, self._dtype = engine, task, dtype
-        self._first_alone = configs[0].batchnorm_statistics == "first"
+    def __init__(self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False) -> None:
+        self._module = module
+        self._start, self._losses, self._first_alone = start, losses, first_alone
         self._first: Buffers | None = None
-        smoothing = [c.label_smoothing or 0.0 for c in configs]
-        self._smoothing = torch.tensor(smoothing, device=device, dtype=dtype) if any(smoothing) else None
+
+    def start(self) -> Rows:
+        """See `Oracle`."""
+        return self._start
 
     def begin(self, buffers: Buffers) -> None:
-        """See `Oracles`."""
+        """See `Oracle`."""
         self._first = None
-        self._engine.begin(buffers, training=True)
+        self._module.train()
+        self.load(buffers)
 
     def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
-        """See `Oracles`."""
-        logits = self._engine.forward(theta, inputs).to(self._dtype)
-        loss = self._task.losses(logits, labels, self._smoothing)
-        grad = self._engine.gradient(loss)
+        """See `Oracle`."""
+        logits = self.forward(theta, inputs).to(theta.dtype)
+        loss = self._losses(logits, labels)
+        grad = self.gradient(loss)
         if self._first is None and self._first_alone:
-            self._first = self._engine.statistics()
+            self._first = self.now()
         return LossAndGrad(loss.detach(), grad, logits.detach())
 
     def statistics(self) -> Buffers:
-        """See `Oracles`."""
-        return self._first or self._engine.statistics()
+        """See `Oracle`."""
+        return self._first or self.now()
 
     @torch.no_grad()
-    def evaluate(self, theta: Tensor, buffers: Buffers, images: Tensor) -> Tensor:
-        """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics."""
-        self._engine.begin(buffers, training=False)
-        return self._engine.forward(theta, images.expand(len(theta), *images.shape)).to(self._dtype)
+    def evaluate(self, rows: Rows, inputs: Tensor) -> Tensor:
+        """Logits (K, b, classes) of shared inputs (b, ...), with running statistics."""
+        self._module.eval()
+        self.load(rows.buffers)
+        return self.forward(rows.theta, inputs.expand(len(rows.theta), *inputs.shape)).to(rows.theta.dtype)
+
+    @abstractmethod
+    def load(self, buffers: Buffers) -> None:
+        """Put the running statistics into the module."""
+
+    @abstractmethod
+    def now(self) -> Buffers:
+        """The module's running statistics; later passes do not change what is returned."""
+
+    @abstractmethod
+    def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        """(K, P), inputs (K, b, ...) -> logits (K, b, classes), differentiable by `gradient`."""
+
+    @abstractmethod
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Gradient of the last forward pass: losses (K,) -> (K, P)."""
 
 
-class ClosedForm:
-    """The formulas of a convex task; it has no running statistics."""
+class Plain(ModuleOracle):
+    """K = 1. The module's own tensors are views of two flat ones, so a pass is the module's and nothing more.
 
-    def __init__(self, task: Convex) -> None:
-        self._task = task
-        self._buffers: Buffers | None = None
+    Images come with channels last in memory; where that does not pay they are copied first.
+    """
 
-    def begin(self, buffers: Buffers) -> None:
-        """See `Oracles`."""
-        self._buffers = buffers
+    def __init__(
+        self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False, channels_last: bool = True
+    ) -> None:
+        super().__init__(module, start, losses, first_alone=first_alone)
+        self._channels_last = channels_last
+        self._parameters = list(module.parameters())
+        floats, counters = _buffers(module)
+        self._theta = _share(self._parameters, torch.float32)
+        self._floats = _share(list(floats.values()), self._theta.dtype)
+        self._counters = _share(list(counters.values()), torch.int64)
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
-        """See `Oracles`."""
-        return self._task.pass_at(theta, inputs, labels)
+    def load(self, buffers: Buffers) -> None:
+        """See `ModuleOracle`."""
+        self._floats.copy_(buffers.floats.view(-1))
+        self._counters.copy_(buffers.counters.view(-1))
 
-    def statistics(self) -> Buffers:
-        """See `Oracles`."""
-        assert self._buffers is not None
-        return self._buffers
+    def now(self) -> Buffers:
+        """See `ModuleOracle`."""
+        return Buffers(self._floats.clone().unsqueeze(0), self._counters.clone().unsqueeze(0))
+
+    def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        """See `ModuleOracle`."""
+        self._theta.copy_(theta.view(-1))
+        batch = inputs.squeeze(0)
+        logits = self._module(batch if self._channels_last else batch.contiguous())
+        if not isinstance(logits, Tensor):
+            raise ConfigError("model", f"it gives a {type(logits).__name__}, expected logits (images, classes)")
+        return logits.unsqueeze(0)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """See `ModuleOracle`."""
+        grads = torch.autograd.grad(loss.squeeze(0), self._parameters)
+        return torch.cat([g.reshape(-1) for g in grads]).unsqueeze(0)
+
+
+class Vmapped(ModuleOracle):
+    """K > 1. `torch.vmap` over the module with stacked parameters and buffers."""
+
+    def __init__(self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False) -> None:
+        super().__init__(module, start, losses, first_alone=first_alone)
+        floats, counters = _buffers(module)
+        self._parameters = _Layout(dict(module.named_parameters()))
+        self._floats, self._counters = _Layout(floats), _Layout(counters)
+        self._leaf = torch.empty(0)
+        self._working: dict[str, Tensor] = {}
+
+    def load(self, buffers: Buffers) -> None:
+        """See `ModuleOracle`."""
+        self._loaded = buffers
+        views = self._floats.views(buffers.floats) | self._counters.views(buffers.counters)
+        # Contiguous copies: under vmap, batch norm loses its update of a buffer that is a strided view.
+        self._working = {n: v.clone(memory_format=torch.contiguous_format) for n, v in views.items()}
+
+    def now(self) -> Buffers:
+        """See `ModuleOracle`."""
+        return Buffers(
+            self._gather(self._floats, self._loaded.floats), self._gather(self._counters, self._loaded.counters)
+        )
+
+    def _gather(self, layout: _Layout, loaded: Tensor) -> Tensor:
+        if not layout.names:
+            return loaded
+        return torch.cat([self._working[n].reshape(len(loaded), -1) for n in layout.names], dim=1)
+
+    def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
+        """See `ModuleOracle`."""
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], rows: Tensor) -> Any:
+            return functional_call(self._module, {**parameters, **buffers}, (rows,))
+
+        self._leaf = theta.detach().requires_grad_()
+        logits: Tensor = torch.vmap(one)(self._parameters.views(self._leaf), self._working, inputs)
+        return logits
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """See `ModuleOracle`."""
+        (grad,) = torch.autograd.grad(loss.sum(), self._leaf)
+        return grad
+
+
+class _Layout:
+    """The place of named tensors in the rows of a matrix (K, P)."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.names = list(tensors)
+        self._shapes = [t.shape for t in tensors.values()]
+        self._sizes = [t.numel() for t in tensors.values()]
+
+    def views(self, matrix: Tensor) -> dict[str, Tensor]:
+        """(K, P) -> named views of shape (K, ...)."""
+        parts = matrix.split(self._sizes, dim=1)
+        return {n: p.view(-1, *s) for n, p, s in zip(self.names, parts, self._shapes, strict=True)}
+
+
+def module_oracle(
+    configs: Sequence[TrialConfig],
+    input_shape: tuple[int, ...],
+    classes: int,
+    losses: Losses,
+    factory_kwargs: Mapping[str, Any],
+) -> ModuleOracle:
+    """The oracle of a stack by the model of its configs, each row initialised from its own `init` stream in float32."""
+    first, device, dtype = configs[0], factory_kwargs["device"], factory_kwargs["dtype"]
+    module = nn.Module()
+    by_seed: dict[int, Rows] = {}
+    for config in configs:
+        if config.seed not in by_seed:
+            seed = stream_seed(config.seed, "init")
+            module = build_model(first.model, first.model_options, input_shape, classes, seed)
+            by_seed[config.seed] = rows_of(module, dtype)
+    module = module.to(dtype)
+    if first.precision == "bfloat16":
+        use_bfloat16(module, f"model {first.model!r}", stacked=len(configs) > 1)
+    rows = [by_seed[config.seed] for config in configs]
+    start = Rows(
+        torch.cat([row.theta for row in rows]).to(device),
+        Buffers(
+            torch.cat([row.buffers.floats for row in rows]).to(device),
+            torch.cat([row.buffers.counters for row in rows]).to(device),
+        ),
+    )
+    module, first_alone = module.to(device), first.batchnorm_statistics == "first"
+    if len(configs) > 1:
+        return Vmapped(module, start, losses, first_alone=first_alone)
+    # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
+    channels_last = device.type != "cuda" or first.precision in ("bfloat16", "tf32")
+    return Plain(module, start, losses, first_alone=first_alone, channels_last=channels_last)
+
+
+def build_model(
+    name: str, options: Mapping[str, Any], input_shape: tuple[int, ...], classes: int, seed: int
+) -> nn.Module:
+    """The model, initialised by torch's generator at `seed`. Raises `ConfigError` if it is no module."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = component("model", name).load()(input_shape, classes, **options)
+    if not isinstance(module, nn.Module):
+        kind = type(module).__name__
+        raise ConfigError("model", f"{name!r} gives a {kind}, expected a torch.nn.Module")
+    return module
+
+
+def rows_of(module: nn.Module, dtype: torch.dtype) -> Rows:
+    """The module's parameters and buffers as one row, (1, ...)."""
+    floats, counters = _buffers(module)
+    return Rows(
+        _flatten(list(module.parameters()), dtype),
+        Buffers(_flatten(list(floats.values()), dtype), _flatten(list(counters.values()), torch.int64)),
+    )
+
+
+def _buffers(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The module's floating buffers, and its counters."""
+    buffers = dict(module.named_buffers())
+    return (
+        {name: buffer for name, buffer in buffers.items() if buffer.is_floating_point()},
+        {name: buffer for name, buffer in buffers.items() if not buffer.is_floating_point()},
+    )
+
+
+def _flatten(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """One row (1, P) of the tensors' values."""
+    parts = [tensor.detach().reshape(1, -1).to(dtype) for tensor in tensors]
+    return torch.cat(parts, dim=1) if parts else torch.zeros(1, 0, dtype=dtype)
+
+
+def _share(tensors: Sequence[Tensor], empty: torch.dtype) -> Tensor:
+    """Make the tensors views of one flat tensor, which is returned; of the dtype `empty` if there are none."""
+    if not tensors:
+        return torch.zeros(0, dtype=empty)
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    offset = 0
+    for tensor in tensors:
+        tensor.data = flat[offset : offset + tensor.numel()].view(tensor.shape)
+        offset += tensor.numel()
+    return flat

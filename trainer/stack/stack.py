@@ -7,23 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.convex.task import Convex
-from polysweep.trainer.errors import ConfigError
-from polysweep.trainer.history import PROBLEM_METRICS
 from polysweep.trainer.optimizers.optimizer import Optimizer, StepResult
 from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.schedulers.scheduler import Gamma, StepContext, StepSizes
-from polysweep.trainer.stack.bfloat16 import use_bfloat16
-from polysweep.trainer.stack.monitor import Monitor
-from polysweep.trainer.stack.oracles import ByModule, ClosedForm, Oracles
-from polysweep.trainer.stack.vmap import Buffers, flatten, make_engine
-from polysweep.trainer.streams import stream_seed
-from polysweep.trainer.tasks.classification import Classification
-from polysweep.trainer.tasks.loading import DTYPES, Task
+from polysweep.trainer.task import DTYPES, Buffers, Rows, Task
 
 
 class Step(NamedTuple):
@@ -51,24 +42,9 @@ class Stack:
         self.device = torch.device(device)
         self.dtype = DTYPES[first.precision]
         self.task = task.to(self.device, self.dtype)
-        self.monitor: Monitor | None = None
-        if isinstance(self.task, Convex):
-            self._oracles: Oracles = ClosedForm(self.task)
-            rows = [_Row(self.task.start(c.seed), torch.zeros(0), torch.zeros(0, dtype=torch.int64)) for c in configs]
-            self.monitor = Monitor(configs, self.task, {"device": self.device, "dtype": self.dtype})
-        else:
-            module, rows = _initialise(self.configs, self.task, self.dtype)
-            if first.precision == "bfloat16":
-                use_bfloat16(module, f"model {first.model!r}", stacked=len(configs) > 1)
-            # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
-            layout = self.device.type != "cuda" or first.precision in ("bfloat16", "tf32")
-            engine = make_engine(module.to(self.device), len(configs), channels_last=layout)
-            self._oracles = ByModule(engine, self.task, self.configs, self.device, self.dtype)
-        self.theta = torch.stack([row.parameters for row in rows]).to(self.device)
-        self.buffers = Buffers(
-            torch.stack([row.floats for row in rows]).to(self.device),
-            torch.stack([row.counters for row in rows]).to(self.device),
-        )
+        factory_kwargs = {"device": self.device, "dtype": self.dtype}
+        self._oracle, self._monitor = self.task.oracle_and_monitor(self.configs, factory_kwargs)
+        self.theta, self.buffers = self._oracle.start()
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
         self.may_ask = self.device.type == "cpu"  # elsewhere asking for a value is a sync; a captured graph cannot
         self._asked: Tensor | None = None
@@ -80,7 +56,7 @@ class Stack:
         # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
         self.optimizer_state = {name: value.clone() for name, value in self._optimizer.init(self.theta).items()}
         self.scheduler_state = self.step_sizes.init()
-        self.monitor_state = {} if self.monitor is None else self.monitor.init(self.theta)
+        self.monitor_state = self._monitor.init(self.theta)
         for name, tensor in self.state.items():
             if tensor.shape[:1] != (self.width,):
                 raise ValueError(f"state {name!r} has shape {tuple(tensor.shape)}; expected K = {self.width} first")
@@ -104,11 +80,11 @@ class Stack:
 
         No host sync: nothing here waits for the device.
         """
-        self._oracles.begin(self.buffers)
+        self._oracle.begin(self.buffers)
         scheduler_state = self.scheduler_state
 
         def f(theta: Tensor) -> LossAndGrad:
-            return self._oracles.pass_at(theta, images, labels)
+            return self._oracle.pass_at(theta, images, labels)
 
         def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
             nonlocal scheduler_state
@@ -116,15 +92,13 @@ class Stack:
             return gamma
 
         result = self._optimizer.update(f, step_size, self.theta, self.optimizer_state, step)
-        buffers = self._oracles.statistics()
+        buffers = self._oracle.statistics()
         updated, everyone = self._finite(result)
-        monitor_state = self.monitor_state
-        if self.monitor is not None:
-            monitor_state = self.monitor.after(monitor_state, self.theta, result, labels, step)
+        monitor_state = self._monitor.after(self.monitor_state, self.theta, result, labels, step)
         if everyone:
             self.theta, self.buffers = result.theta, buffers
             self.optimizer_state, self.scheduler_state = dict(result.state), scheduler_state
-            self.monitor_state = monitor_state
+            self.monitor_state = dict(monitor_state)
         else:
             self.theta = _where(updated, result.theta, self.theta)
             self.buffers = Buffers(
@@ -139,17 +113,13 @@ class Stack:
 
     def _finite(self, result: StepResult) -> tuple[Tensor, bool]:
         """The rows that go on, (K,), and whether they are known to be all of them."""
-        all_active = self.may_ask and self.are_all_active()
-        # A sum is finite only if every summand is; of a convex task a gradient that is not makes the new row so.
-        if all_active and self.monitor is not None and math.isfinite(result.theta.sum().item()):
+        # A sum is finite only if every summand is.
+        total = result.theta.sum(1)
+        for summand in (*result.x.finite_if_sound, *result.e.finite_if_sound):
+            total = total + summand
+        if self.may_ask and self.are_all_active() and math.isfinite(total.sum().item()):
             return self.active, True
-        seen = result.theta.sum(1)
-        if self.monitor is None:
-            x, e = result.x, result.e
-            seen = seen + x.loss + e.loss + x.norm + e.norm
-            if all_active and math.isfinite(seen.sum().item()):
-                return self.active, True
-        return self.active & torch.isfinite(seen), False
+        return self.active & torch.isfinite(total), False
 
     def are_all_active(self) -> bool:
         """Asked of a tensor once: `active` is replaced, and never written into but by a captured graph."""
@@ -157,32 +127,26 @@ class Stack:
             self._asked, self._all_active = self.active, bool(self.active.all())
         return self._all_active
 
-    def evaluate(self, images: Tensor) -> Tensor:
-        """Logits (K, b, classes) of shared images (b, C, H, W), with running statistics; of no convex task."""
-        assert isinstance(self._oracles, ByModule), "a convex task has no images"
-        return self._oracles.evaluate(self.theta, self.buffers, images)
+    def run_captured(self) -> None:
+        """Work as a captured graph from now on: nothing asks for a value, and tensors are written into."""
+        self.may_ask = False
+        self._monitor.run_captured()
 
-    def measure(self, step: int) -> dict[str, Tensor]:
-        """Of a convex task the columns `PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
-        assert self.monitor is not None, "only of a convex task"
-        monitor_state = self.monitor.at_record(self.monitor_state, self.theta, self.active, step)
-        found = self.monitor.measure(monitor_state, self.theta, step)
+    def measure(self, step: int) -> Mapping[str, Tensor]:
+        """What is measured after `step` steps: by history column values (K,), NaN for what is undefined.
+
+        Rows that do not survive it are frozen.
+        """
+        rows = Rows(self.theta, self.buffers)
+        measurement = self._monitor.measure(self.monitor_state, rows, self.active, step)
         if self.may_ask:
-            self.monitor_state = monitor_state
+            self.monitor_state = dict(measurement.state)
+            self.active = self.active & measurement.survives
         else:  # a captured graph goes on writing into the same tensors
             for name, tensor in self.monitor_state.items():
-                tensor.copy_(monitor_state[name])
-        # A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
-        measured = torch.stack([found[name] for name in PROBLEM_METRICS])
-        self.freeze(measured.isfinite().all(0))
-        return found
-
-    def freeze(self, going: Tensor) -> None:
-        """Rows that are not `going` (K,) bool count no further steps."""
-        if self.may_ask:
-            self.active = self.active & going
-        else:  # a captured graph goes on writing into the same tensor
-            self.active &= going
+                tensor.copy_(measurement.state[name])
+            self.active &= measurement.survives
+        return measurement.columns
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step replaces, in the order of `put`."""
@@ -243,35 +207,3 @@ def _where(updated: Tensor, new: Tensor, old: Tensor) -> Tensor:
 def _where_named(updated: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """`_where` of every tensor of a state."""
     return {name: _where(updated, new[name], tensor) for name, tensor in old.items()}
-
-
-class _Row(NamedTuple):
-    parameters: Tensor
-    floats: Tensor
-    counters: Tensor
-
-
-def _initialise(
-    configs: Sequence[TrialConfig], task: Classification, dtype: torch.dtype
-) -> tuple[nn.Module, list[_Row]]:
-    """The module and every row's initial tensors, drawn in float32 from the row's own `init` stream."""
-    build = component("model", configs[0].model).load()
-    rows: dict[int, _Row] = {}
-    module: nn.Module | None = None
-    for config in configs:
-        if config.seed in rows:
-            continue
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(stream_seed(config.seed, "init"))
-            module = build(task.input_shape, task.classes, **config.model_options)
-        if not isinstance(module, nn.Module):
-            kind = type(module).__name__
-            raise ConfigError("model", f"{config.model!r} gives a {kind}, expected a torch.nn.Module")
-        buffers = list(module.buffers())
-        rows[config.seed] = _Row(
-            flatten(list(module.parameters()), dtype),
-            flatten([b for b in buffers if b.is_floating_point()], dtype),
-            flatten([b for b in buffers if not b.is_floating_point()], torch.int64),
-        )
-    assert module is not None
-    return module.to(dtype), [rows[config.seed] for config in configs]

@@ -133,9 +133,9 @@ class Cifar:
         folder = Path(tempfile.mkdtemp(dir=cache.parent, prefix=f".{self.name}-"))
         try:
             for split in ("train", "test"):
-                found = dataset(root=str(root), train=split == "train")
-                _save(folder / f"{split}_images.npy", found.data)
-                _save(folder / f"{split}_labels.npy", np.asarray(found.targets, dtype=np.int64))
+                images = dataset(root=str(root), train=split == "train")
+                _save(folder / f"{split}_images.npy", images.data)
+                _save(folder / f"{split}_labels.npy", np.asarray(images.targets, dtype=np.int64))
             sums = {name: zlib.crc32(np.load(folder / f"{name}.npy").data) for name in ARRAYS}
             (folder / CHECKSUMS).write_text(json.dumps(sums))
             folder.chmod(0o755)  # others may share the data folder
@@ -214,12 +214,12 @@ def _check(path: Path, md5: str, remedy: str) -> None:
     """Raise `DataError` where the file is missing or its MD5 is another."""
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from None
-    if found != md5:
+    if digest != md5:
         size = path.stat().st_size
-        raise DataError(f"{path}: damaged or truncated: {size} bytes with MD5 {found}, expected {md5}; {remedy}")
+        raise DataError(f"{path}: damaged or truncated: {size} bytes with MD5 {digest}, expected {md5}; {remedy}")
 
 
 def _writable(data: Path) -> Path:

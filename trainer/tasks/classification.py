@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.optimizers.optimizer import StepResult
+from polysweep.trainer.stack.oracles import ModuleOracle, module_oracle
 from polysweep.trainer.streams import epoch_order, stream
+from polysweep.trainer.task import Monitor, Task
 from polysweep.trainer.tasks.augmentation import crop_and_flip, cut_out
+from polysweep.trainer.tasks.held_out import HeldOutMonitor
 from polysweep.trainer.tasks.images import Images, Normalisation
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Task):
     """A classification task with cross-entropy loss; `val` is None if no image is held out.
 
     `cutout` is the side of the square of the augmentation `crop+flip+cutout`.
@@ -31,8 +37,13 @@ class Classification:
     classes: int
     cutout: int = 16
 
+    columns: ClassVar[tuple[str, ...]] = HISTORY_COLUMNS
+    step_columns: ClassVar[tuple[str, ...]] = (
+        "train/loss", "train/top1", "train/top5", "grad_norm/x", "grad_norm/e", "ascent_gain",
+    )  # fmt: skip
+
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """Images of the training set."""
         return len(self.train)
 
@@ -45,7 +56,7 @@ class Classification:
         return epoch_order(seeds, epoch, self.size)
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
+    def input_shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """(C, H, W) of one image."""
         height, width, channels = self.train.images.shape[1:]
         return channels, height, width
@@ -59,6 +70,34 @@ class Classification:
             test=self.test.to(device),
             normalise=self.normalise.to(device, dtype),
         )
+
+    def few(self, count: int) -> Self:
+        """The first `count` images of each set."""
+        val = None if self.val is None else self.val.first(count)
+        return replace(self, train=self.train.first(count), val=val, test=self.test.first(count))
+
+    def oracle_and_monitor(
+        self, configs: Sequence[TrialConfig], factory_kwargs: Mapping[str, Any]
+    ) -> tuple[ModuleOracle, Monitor]:
+        """Passes through the model of the configs, with their label smoothing, and an evaluation without it."""
+        smoothing = [config.label_smoothing or 0.0 for config in configs]
+        by_row = torch.tensor(smoothing, **factory_kwargs) if any(smoothing) else None
+
+        def losses(logits: Tensor, labels: Tensor) -> Tensor:
+            expected = (labels.shape[1], self.classes)
+            if logits.shape[1:] != expected:
+                problem = f"{configs[0].model!r} gives logits {tuple(logits.shape[1:])}, expected (images, classes)"
+                raise ConfigError("model", f"{problem} = {expected}")
+            return self.losses(logits, labels, by_row)
+
+        oracle = module_oracle(configs, self.input_shape, self.classes, losses, factory_kwargs)
+        return oracle, HeldOutMonitor(self, oracle)
+
+    def of_step(self, result: StepResult, labels: Tensor) -> list[Tensor]:
+        """Loss and accuracies at x, both gradient norms, and f(e) - f(x)."""
+        x, e = result.x, result.e
+        top1, top5 = (count / labels.shape[1] for count in self.hits(x.logits, labels))
+        return [x.loss, top1, top5, x.norm, e.norm, e.loss - x.loss]
 
     def mini_batch(self, order: Tensor, draws: Tensor | None, augmentation: str | None) -> tuple[Tensor, Tensor]:
         """Training images (K, b, C, H, W) and labels (K, b) at the positions `order` (K, b) of the training set.

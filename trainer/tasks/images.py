@@ -23,6 +23,10 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels if self.rows is None else self.rows)
 
+    def first(self, count: int) -> Images:
+        """The first `count` images of this set, or all if there are fewer."""
+        return Images(self.images, self.labels, self.positions(torch.arange(min(count, len(self)))))
+
     def positions(self, order: Tensor) -> Tensor:
         """The indices into `images` of the `order`-th images of this set."""
         return order if self.rows is None else self.rows[order]

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from polysweep.trainer.components.plugins import component, is_own
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.convex.task import Convex
 from polysweep.trainer.errors import ConfigError
+from polysweep.trainer.task import DTYPES, Task
 from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.images import Images
-
-DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}
-"""Of a stack's rows, inputs, statistics and losses, by precision."""
-
-
-Task = Classification | Convex
 
 
 def load_task(config: TrialConfig, data: str | Path = "", device: torch.device | str = "cpu") -> Task:
@@ -45,10 +39,7 @@ def _load(
     device: torch.device,
     precision: str,
 ) -> Task:
-    part = component("task", name)
-    if part.problem:
-        return cast("Task", part.load()(name, dict(options)).to(device, DTYPES[precision]))
-    task: Classification = part.load()(Path(data), val_fraction, **dict(options))
+    task: Task = component("task", name).load()(Path(data), val_fraction, **dict(options))
     if is_own("task", name):
         _check_own(name, task, val_fraction)
     return task.to(device, DTYPES[precision])
@@ -62,16 +53,16 @@ def _check_own(name: str, task: Any, val_fraction: float) -> None:
     if (task.val is None) != (not val_fraction):
         what = "nothing" if task.val is None else "images"
         raise ConfigError("task", f"{name!r} holds out {what} for val_fraction = {val_fraction:g}: docs/extending.md")
-    for split, found in (("train", task.train), ("val", task.val), ("test", task.test)):
-        if found is None and split == "val":
+    for split, images in (("train", task.train), ("val", task.val), ("test", task.test)):
+        if images is None and split == "val":
             continue
-        if not isinstance(found, Images) or found.images.dtype != torch.uint8 or found.images.dim() != 4:
+        if not isinstance(images, Images) or images.images.dtype != torch.uint8 or images.images.dim() != 4:
             raise ConfigError("task", f"{name!r}: {split} has to be Images of shape (N, H, W, C) in uint8")
-        if found.labels.dtype != torch.int64 or found.labels.shape != found.images.shape[:1]:
+        if images.labels.dtype != torch.int64 or images.labels.shape != images.images.shape[:1]:
             raise ConfigError("task", f"{name!r}: the labels of {split} have to be int64, one per image")
-        if not len(found):
+        if not len(images):
             raise ConfigError("task", f"{name!r}: {split} has no image")
-        low, high = int(found.labels.min()), int(found.labels.max())
+        low, high = int(images.labels.min()), int(images.labels.max())
         if low < 0 or high >= task.classes:
             raise ConfigError(
                 "task", f"{name!r}: the labels of {split} are {low} to {high}, expected 0 to {task.classes - 1}"

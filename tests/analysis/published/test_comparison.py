@@ -157,7 +157,7 @@ def test_three_seeds_that_diverged_against_three_that_did_not_show_nothing(tmp_p
     }
     assert of_row == {"rho 0.1": "undecided", "rho 0.2": "holds", "rho 0.3": "holds", "rho 0.4": "not shown"}
     told = next(one for one in found.claims if "cosine falls off" in one.claim and one.verdict != NO_RUNS)
-    assert told.verdict == "not shown" and told.found.p == pytest.approx(0.1), "Fisher's exact test, 3 against 3"
+    assert told.verdict == "not shown" and told.difference.p == pytest.approx(0.1), "Fisher's exact test, 3 against 3"
 
     def ten(config: TrialConfig) -> list[float] | str:
         fate = score(config.model_copy(update={"seed": config.seed % 3}))

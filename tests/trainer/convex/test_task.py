@@ -131,7 +131,6 @@ def test_the_closed_form_is_autograds(kind: str, batch: int) -> None:
          "lr": 0.1, "batch_size": batch}
     )  # fmt: skip
     task = load_task(one)
-    assert isinstance(task, Convex)
     theta = torch.randn(5, 9, dtype=torch.float64)
     rows, order = task.mini_batch(task.order([0, 1, 2, 3, 4], 1, batch), None, None)
     found = task.pass_at(theta, rows, order)
@@ -244,7 +243,6 @@ def test_first_hits_and_averages_are_those_of_the_iterates() -> None:
     """Found by step, whatever the distance of the records."""
     problem = problem_of("ridge", problem_options("ridge"))
     task = load_task(config(scheduler="khanh2024"))
-    assert isinstance(task, Convex)
     x = task.start(0).numpy()
     points = [x, *loops.usam(problem, x, [np.arange(100)] * 4000, 1 / (2 * problem.L), 2 / (9 * problem.L))]
     gaps = np.array([(y - problem.x_star) @ problem.hessian @ (y - problem.x_star) / 2 for y in points])

@@ -37,7 +37,7 @@ def dtypes_of_a_step(width: int, precision: str) -> tuple[set[torch.dtype], set[
         else:
             products.add(output.dtype)
 
-    for layer in stack._oracles._engine._module.modules():  # type: ignore[attr-defined]
+    for layer in stack._oracle._module.modules():  # type: ignore[attr-defined]
         if isinstance(layer, nn.Conv2d | nn.Linear | nn.BatchNorm2d):
             layer.register_forward_hook(look)
     batch = stack.task.mini_batch(torch.arange(64).expand(width, 64), None, None)

@@ -1,10 +1,10 @@
-"""What a stack of a convex task remembers of its steps: averages, first hits, and violations of the paper's bounds."""
+"""What is measured of a convex task: distances from the minimum, first hits, and violations of the paper's bounds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -12,12 +12,13 @@ from torch import Tensor
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.coverage import ROUNDING, is_full_batch, is_lower_bound, smoothness
-from polysweep.trainer.convex.task import Convex
-from polysweep.trainer.history import HITS
-from polysweep.trainer.optimizers.optimizer import StepResult
+from polysweep.trainer.history import HITS, PROBLEM_METRICS
+from polysweep.trainer.optimizers.optimizer import State, StepResult
 from polysweep.trainer.optimizers.sam import decay_power
+from polysweep.trainer.task import Measurement, Monitor, Rows
 
-State = Mapping[str, Tensor]
+if TYPE_CHECKING:
+    from polysweep.trainer.convex.task import Convex
 
 RELATIVE_ROUNDING: Final = 1e-12
 """What a sum of some hundred products may be off by, relative to its largest term."""
@@ -27,7 +28,7 @@ FEW: Final = 16
 EPS: Final = torch.finfo(torch.float64).eps
 
 
-class Monitor:
+class BoundsMonitor(Monitor):
     r"""Follows the rows of a convex task from step to step; never changes them.
 
     State, (K, ...): `sum` of x^0 .. x^{t-1}; `start`, f(x^0) - f* and ||x^0 - x*||^2; `levels`, the former times each
@@ -38,7 +39,7 @@ class Monitor:
     with a Polyak step size or a constant one small enough (corollary 3.7); the first two where rho_t <= 1/L.
     """
 
-    def __init__(self, configs: Sequence[TrialConfig], task: Convex, place: Mapping[str, Any]) -> None:
+    def __init__(self, configs: Sequence[TrialConfig], task: Convex, factory_kwargs: Mapping[str, Any]) -> None:
         self._task = task
         self._full = is_full_batch(configs[0])
         self._checks = bool(task.options["check"])
@@ -49,15 +50,15 @@ class Monitor:
             for c, cap in zip(configs, caps, strict=True)
         ]
         self._smooth = smooth
-        self._rho = torch.tensor([c.rho or 0.0 for c in configs], **place)
-        self._power = torch.tensor([decay_power(c) for c in configs], **place)
+        self._rho = torch.tensor([c.rho or 0.0 for c in configs], **factory_kwargs)
+        self._power = torch.tensor([decay_power(c) for c in configs], **factory_kwargs)
         self._decays = any(decay_power(config) for config in configs)
-        self._cap = torch.tensor(caps, **place)
-        self._ceiling = torch.tensor([bounds.ceiling(smooth, cap) for cap in caps], **place)
-        self._lower_bound = torch.tensor(lower_bounds, **place)
-        self._levels = torch.tensor(HITS, **place)
+        self._cap = torch.tensor(caps, **factory_kwargs)
+        self._ceiling = torch.tensor([bounds.ceiling(smooth, cap) for cap in caps], **factory_kwargs)
+        self._lower_bound = torch.tensor(lower_bounds, **factory_kwargs)
+        self._levels = torch.tensor(HITS, **factory_kwargs)
         self._size_star = float(task.x_star.norm())
-        self.by_step = False  # whether hits are looked for in every step: a captured graph calls nothing in between
+        self._is_captured = False  # hits are then looked for in every step
         self._gaps: list[Tensor] = []
 
     def init(self, theta: Tensor) -> dict[str, Tensor]:
@@ -74,31 +75,45 @@ class Monitor:
             state |= {"distance": distance, "violations": violations, "lemmas": torch.zeros_like(violations[:, 0])}
         return state
 
-    def after(self, state: State, theta: Tensor, result: StepResult, order: Tensor, step: Tensor) -> dict[str, Tensor]:
-        """The state after step t took rows `theta` (K, d) to those of `result` on the samples `order` (K, b)."""
-        new = {**state, "sum": state["sum"] + theta}
+    def run_captured(self) -> None:
+        """See `Monitor`."""
+        self._is_captured = True
+
+    def after(self, state: State, theta: Tensor, result: StepResult, labels: Tensor, step: Tensor) -> State:
+        """See `Monitor`; the labels of a convex task are the numbers of its samples."""
+        updated = {**state, "sum": state["sum"] + theta}
         if self._full and (gap := result.x.gap) is not None:
-            if self.by_step:
-                new["hits"] = self._hit(state, gap.unsqueeze(1), step.to(gap.dtype).view(1, 1))
+            if self._is_captured:
+                updated["hits"] = self._hit(state, gap.unsqueeze(1), step.to(gap.dtype).view(1, 1))
             else:
                 self._gaps.append(gap)
         if self._checks:
             distance = self._distance(result.theta)
-            new |= {
+            updated |= {
                 "distance": distance,
-                "violations": state["violations"] + self._violated(state["distance"], distance, result, order, step),
+                "violations": state["violations"] + self._violated(state["distance"], distance, result, labels, step),
                 "lemmas": state["lemmas"],
             }
             if any(self.covered):
-                new["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], result, step)
-        return new
+                updated["lemmas"] = state["lemmas"] + self._contradicted(state["distance"], result, step)
+        return updated
 
-    def at_record(self, state: State, theta: Tensor, active: Tensor, step: int) -> dict[str, Tensor]:
-        """The state at the end of an epoch, `step` steps from the start, with the hits of its steps and of x^step."""
-        seen = [*self._gaps, self._task.gap(theta)]
+    def measure(self, state: State, rows: Rows, active: Tensor, step: int) -> Measurement:
+        """The columns of `trainer.history.PROBLEM_COLUMNS`.
+
+        A row may be finite and so far off that f is not: it has diverged, and no table may average over it.
+        """
+        state = self._with_hits(state, rows.theta, active, step)
+        columns = self._columns(state, rows.theta, step)
+        measured = torch.stack([columns[name] for name in PROBLEM_METRICS])
+        return Measurement(columns, measured.isfinite().all(0), state)
+
+    def _with_hits(self, state: State, theta: Tensor, active: Tensor, step: int) -> State:
+        """The state with the hits of the epoch's steps and of x^step."""
+        gaps = [*self._gaps, self._task.gap(theta)]
         self._gaps.clear()
-        times = torch.arange(step - len(seen) + 1, step + 1, dtype=theta.dtype, device=theta.device)
-        hits = self._hit(state, torch.stack(seen, dim=1), times.expand(len(theta), -1))
+        times = torch.arange(step - len(gaps) + 1, step + 1, dtype=theta.dtype, device=theta.device)
+        hits = self._hit(state, torch.stack(gaps, dim=1), times.expand(len(theta), -1))
         return {**state, "hits": torch.where(active.unsqueeze(1), hits, state["hits"])}
 
     def _hit(self, state: State, gaps: Tensor, times: Tensor) -> Tensor:
@@ -106,11 +121,10 @@ class Monitor:
         below = gaps.unsqueeze(2) <= state["levels"].unsqueeze(1)
         return torch.minimum(state["hits"], torch.where(below, times.unsqueeze(2), torch.inf).amin(1))
 
-    def measure(self, state: State, theta: Tensor, step: int) -> dict[str, Tensor]:
-        """The columns of `trainer.history.PROBLEM_COLUMNS` after `step` steps, (K,) each; NaN for what is undefined."""
+    def _columns(self, state: State, theta: Tensor, step: int) -> dict[str, Tensor]:
         gap, distance = self._task.gap(theta), self._distance(theta)
         start = state["start"]
-        found = {
+        columns = {
             "suboptimality": gap,
             "suboptimality/relative": gap / start[:, 0],
             "suboptimality/cesaro": self._task.gap(state["sum"] / step),
@@ -118,15 +132,15 @@ class Monitor:
             "distance/relative": distance / start[:, 1],
         }
         hits = torch.where(state["hits"].isfinite(), state["hits"], torch.nan)
-        found |= {f"iterations/{level:.0e}".replace("e-0", "e-"): hits[:, at] for at, level in enumerate(HITS)}
+        columns |= {f"iterations/{level:.0e}".replace("e-0", "e-"): hits[:, at] for at, level in enumerate(HITS)}
         if self._checks:
-            counted = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
-            counts = torch.where(counted, state["violations"].to(theta.dtype), torch.nan)
-            lemmas = torch.where(counted[:, 0], state["lemmas"].to(theta.dtype), torch.nan)
-            found |= {
+            covered = torch.tensor(self.covered, device=theta.device).unsqueeze(1)
+            counts = torch.where(covered, state["violations"].to(theta.dtype), torch.nan)
+            lemmas = torch.where(covered[:, 0], state["lemmas"].to(theta.dtype), torch.nan)
+            columns |= {
                 "violations/gamma": counts[:, 0], "violations/descent": counts[:, 1], "violations/lemmas": lemmas,
             }  # fmt: skip
-        return found
+        return columns
 
     def _distance(self, theta: Tensor) -> Tensor:
         delta = theta - self._task.x_star
@@ -190,7 +204,7 @@ class Monitor:
         exact = self._full and x.gap is not None and e.gap is not None
         at_x, at_e = (x.gap, e.gap) if exact else (x.loss, e.loss)
         assert at_x is not None and at_e is not None
-        found = [*bounds.lemmas(smooth, rho, x.square, e.square, product, at_e - at_x, _larger)]
+        inequalities = [*bounds.lemmas(smooth, rho, x.square, e.square, product, at_e - at_x, _larger)]
         # x is known to `grain`, so the gradient to L times that and f to ||gradient|| times it.
         size = distance.sqrt()
         grain = self._grain(size)
@@ -202,10 +216,10 @@ class Monitor:
             of_f = of_f + SOFTPLUS
         slacks = [slack, slack, of_f, slack, slack, of_f, slack]
         if exact:
-            found += bounds.properties(smooth, self._task.problem.mu, at_x, x.square, distance)
+            inequalities += bounds.properties(smooth, self._task.problem.mu, at_x, x.square, distance)
             of_x = RELATIVE_ROUNDING * smooth * distance + smooth * grain * (size + grain)
             slacks += [of_x, smooth * of_x, smooth * of_x, smooth * of_x, of_x, smooth * of_x]
-        less, more = (torch.stack(side) for side in zip(*found, strict=True))
+        less, more = (torch.stack(side) for side in zip(*inequalities, strict=True))
         return (less > more + torch.stack(slacks)).any(0).to(torch.int64)
 
 
