@@ -61,14 +61,32 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
     """As `run`, in this process: for tests that are not about the process, whose imports take most of its time."""
 
-    def run_polysweep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def run_polysweep(*arguments: str | Path, **limits: int) -> subprocess.CompletedProcess[str]:
         from tests.support.inprocess import polysweep
 
         monkeypatch.setenv("COLUMNS", "80")  # also where the tests run on a terminal
         with contextlib.chdir(tmp_path):
-            return subprocess.CompletedProcess(arguments, *polysweep(*arguments))
+            return subprocess.CompletedProcess(arguments, *polysweep(*arguments, **limits))
 
     return run_polysweep
+
+
+@pytest.fixture
+def launch_here(
+    run_here: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`polysweep launch ...` in this process and without Ray, for tests that need its results."""
+
+    def launch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        from polysweep.sweeps.scheduling import driver, ray_environment
+        from tests.support.without_ray import one_by_one
+
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "launch", one_by_one)
+            patch.setattr(ray_environment, "prepare", lambda *_, **__: None)
+            return run_here("launch", *arguments, "--wandb", "disabled", cpu_seconds=600, wall_seconds=1800)
+
+    return launch
 
 
 @pytest.fixture

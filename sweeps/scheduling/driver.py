@@ -29,6 +29,7 @@ from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import OfflineWriter
 from polysweep.sweeps.worker.signals import EXIT_SECONDS, GRACE_SECONDS, Interruption
+from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.errors import UserError
 
 
@@ -56,6 +57,7 @@ def launch(
     `data` is the folder of the data sets; `is_alive` tells whether the cluster answers; `check` is called once Ray is
     up. Raises `UserError` if no machine has what a stack asks for.
     """
+    _check_cores(spec, options.address)
     interruption = Interruption.of_process()
     with (
         LaunchLease(
@@ -71,7 +73,7 @@ def launch(
             interruption.install()  # ray.init has replaced a handler
             interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
-            _check_resources(spec, options.address)
+            _check_resources(spec)
             queue = JobQueue(spec, store, data)
             offline = OfflineWriter(store, _flat_of(queue), (spec.name,)) if options.wandb == "offline" else None
             try:
@@ -111,13 +113,18 @@ def _flat_of(queue: JobQueue) -> Callable[[str], Mapping[str, Any]]:
     return flat_of
 
 
-def _check_resources(spec: SweepSpec, address: str | None) -> None:
+def _check_cores(spec: SweepSpec, address: str | None) -> None:
+    """Whether this machine has the cores of a stack, before a Ray of this process's own is started on it."""
+    if address is None and spec.launch.cpus > usable_cpus():
+        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {usable_cpus()} cores")
+
+
+def _check_resources(spec: SweepSpec) -> None:
     """Whether one stack fits on some node."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
-    where = "this machine has" if address is None else "no node of the cluster has more than"
     if spec.launch.cpus > most:
-        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but {where} {most} cores")
+        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but no node has more than {most} cores")
     if spec.launch.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
         raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
 

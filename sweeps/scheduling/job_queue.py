@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from polysweep.sweeps.job import RowProgress
+from polysweep.sweeps.job import Job, RowProgress
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.planning.target import is_target_reached
@@ -81,6 +81,30 @@ class JobQueue:
             # If it was interrupted at a rung, the decision is made now, and its worker acts on it under the claim.
             self._judge(trial_ids)
         return job, self._states
+
+    def job(self, stack: StackPlan, states: Mapping[str, TrialState], launch: str = "", stop_file: str = "") -> Job:
+        """What a worker is told of a stack; `launch` is the id of the one that it works for."""
+        spec = self.spec
+        return Job(
+            store=self._store.root,
+            configs=tuple(trial.config.canonical() for trial in stack.trials),
+            width=stack.width,
+            epoch=stack.epoch,
+            sweeps=(spec.name,),
+            launch=launch,
+            supersedes={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
+            device=spec.launch.device,
+            data=self.data,
+            threads=spec.launch.cpus,
+            checkpoint_seconds=spec.launch.checkpoint_seconds,
+            keep=spec.launch.keep,
+            metric=spec.metric.name,
+            goal=spec.metric.goal,
+            stop_file=stop_file,
+            max_failures=spec.launch.max_failures,
+            early=spec.early_terminate is not None,
+            patience=self._store.files.patience,
+        )
 
     def update(self, rows: Iterable[RowProgress]) -> list[str]:
         """Add an epoch of a job. Returns the trials that are to stop now; none if it continues."""

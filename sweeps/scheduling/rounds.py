@@ -10,8 +10,7 @@ from typing import Any, Final
 import ray
 from ray import tune
 
-from polysweep.sweeps.job import Job, LaunchOptions, RowProgress
-from polysweep.sweeps.planning.stacks import StackPlan
+from polysweep.sweeps.job import LaunchOptions, RowProgress
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory
@@ -118,30 +117,8 @@ class Rounds:
         stacks, states = job
         if self._queue.spec.method == "bayes":
             self._progress.grow(self._queue.spec)
-        return {"jobs": [asdict(self._job(stack, states)) for stack in stacks]}
-
-    def _job(self, stack: StackPlan, states: Mapping[str, TrialState]) -> Job:
-        spec = self._queue.spec
-        return Job(
-            store=self._store.root,
-            configs=tuple(trial.config.canonical() for trial in stack.trials),
-            width=stack.width,
-            epoch=stack.epoch,
-            sweeps=(spec.name,),
-            launch=self._lease.id,
-            supersedes={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
-            device=spec.launch.device,
-            data=self._queue.data,
-            threads=spec.launch.cpus,
-            checkpoint_seconds=spec.launch.checkpoint_seconds,
-            keep=spec.launch.keep,
-            metric=spec.metric.name,
-            goal=spec.metric.goal,
-            stop_file=self._lease.stop_file,
-            max_failures=spec.launch.max_failures,
-            early=spec.early_terminate is not None,
-            patience=self._store.files.patience,
-        )
+        jobs = [self._queue.job(stack, states, self._lease.id, self._lease.stop_file) for stack in stacks]
+        return {"jobs": [asdict(job) for job in jobs]}
 
     def _update(self, rows: list[RowProgress]) -> list[str]:
         ended = self._queue.update(rows)

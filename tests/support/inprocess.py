@@ -13,7 +13,7 @@ from polysweep.cli import app
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import printable
 
-CPU_SECONDS, WALL_SECONDS = 30, 300
+CPU_SECONDS, WALL_SECONDS = 30, 300  # of a command that trains nothing
 """A hang computes, or waits. On a busy machine only the processor's own seconds say which of the two."""
 
 
@@ -22,15 +22,15 @@ class HungError(BaseException):
 
 
 @contextmanager
-def in_time() -> Iterator[None]:
+def in_time(cpu_seconds: int, wall_seconds: int) -> Iterator[None]:
     """Raise `HungError` after some seconds of computing, or many of waiting."""
 
     def end(number: int, frame: object) -> None:
-        raise HungError(f"after {CPU_SECONDS if number == signal.SIGPROF else WALL_SECONDS} s")
+        raise HungError(f"after {cpu_seconds if number == signal.SIGPROF else wall_seconds} s")
 
     before = {number: signal.signal(number, end) for number in (signal.SIGPROF, signal.SIGALRM)}
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-    signal.alarm(WALL_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    signal.alarm(wall_seconds)
     try:
         yield
     finally:
@@ -40,10 +40,12 @@ def in_time() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def polysweep(*arguments: str | Path) -> tuple[int, str, str]:
+def polysweep(
+    *arguments: str | Path, cpu_seconds: int = CPU_SECONDS, wall_seconds: int = WALL_SECONDS
+) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command in this process. What is not the user's error comes out as it is."""
     out, err = io.StringIO(), io.StringIO()
-    with in_time(), redirect_stdout(out), redirect_stderr(err):
+    with in_time(cpu_seconds, wall_seconds), redirect_stdout(out), redirect_stderr(err):
         try:
             app([str(argument) for argument in arguments], prog_name="polysweep")
             code: Any = 0

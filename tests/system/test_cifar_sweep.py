@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def write_spec(path: Path, parameters: dict, **other: object) -> Path:
     ],
 )
 def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
-    run: Run, tmp_path: Path, models: list[str], held_out: list[float], weight_decays: list[float]
+    run: Run, launch_here: Run, tmp_path: Path, models: list[str], held_out: list[float], weight_decays: list[float]
 ) -> None:
     """12 trials with a held-out set; in the long test 96, of both models, with and without held-out set and decay."""
     mini_cifar.write_archives(tmp_path / "data")
@@ -71,7 +71,8 @@ def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
         ],
         launch={"data_dir": "data", "checkpoint_seconds": 5},
     )
-    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", timeout=400)
+    launch = launch_here if len(models) == 1 else partial(run, "launch", timeout=1200)
+    answer = launch(spec, "--store", "store")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert f"mini: {12 * len(models) * len(held_out) * len(weight_decays)} finished" in answer.stdout
     made = pull("mini", store=str(tmp_path / "store"), cache=tmp_path / "cache")
@@ -95,7 +96,9 @@ def test_the_papers_sweeps_have_the_papers_counts() -> None:
         assert (config.batch_size, config.epochs, config.momentum, config.augmentation) == (128, 100, 0.0, "crop+flip")
 
 
-def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, run_here: Run, tmp_path: Path) -> None:
+def test_scrambled_test_labels_change_no_selection_on_validation(
+    launch_here: Run, run_here: Run, tmp_path: Path
+) -> None:
     mini_cifar.write_archives(tmp_path / "data")
     parameters = {
         "task": ["tests.support.mini_cifar:cifar10", "tests.support.mini_cifar:scrambled10"],
@@ -115,7 +118,7 @@ def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, run_h
         goal = "minimize" if metric.endswith("loss") else "maximize"
         name = metric.replace("/", "-")
         spec = write_spec(tmp_path / f"{name}.yaml", parameters, metric={"name": metric, "goal": goal}, **common)
-        answer = run("launch", spec, "--store", "store", "--data-dir", "data", "--wandb", "disabled")
+        answer = launch_here(spec, "--store", "store", "--data-dir", "data")
         assert answer.returncode == 0, answer.stdout + answer.stderr
         found[metric] = pull(name, store=str(tmp_path / "store"), cache=tmp_path / "cache")
     assert len(records(tmp_path / "store")) == 24, "the later sweeps are views of the first"
@@ -145,7 +148,9 @@ def test_scrambled_test_labels_change_no_selection_on_validation(run: Run, run_h
     assert "selected on test" not in run_here("status", "val-top1", "--store", "store").stdout
 
 
-def test_missing_and_damaged_data_are_one_line_and_exit_code_2(run: Run, tmp_path: Path) -> None:
+def test_missing_and_damaged_data_are_one_line_and_exit_code_2(
+    launch_here: Run, run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = {
         "task": "tests.support.mini_cifar:cifar10",
         "model": "mlp",
@@ -157,7 +162,7 @@ def test_missing_and_damaged_data_are_one_line_and_exit_code_2(run: Run, tmp_pat
     settings = [f"{key}={value}" for key, value in values.items()]
     data = tmp_path / "elsewhere"
     for command in (["launch", spec], ["train", *settings, "batch_size=40"]):
-        answer = run(*command, "--store", "store", "--data-dir", data, "--wandb", "disabled")
+        answer = run_here(*command, "--store", "store", "--data-dir", data, "--wandb", "disabled")
         assert answer.returncode == 2
         assert answer.stderr.startswith("error: mini10: neither mini-cifar-10-batches-py/ nor mini-cifar-10-python")
         assert len(answer.stderr.strip().splitlines()) == 1
@@ -167,19 +172,17 @@ def test_missing_and_damaged_data_are_one_line_and_exit_code_2(run: Run, tmp_pat
     archive = data / "mini-cifar-10-python.tar.gz"
     whole = archive.read_bytes()
     archive.write_bytes(whole[:-7])
-    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", env=environment(POLYSWEEP_DATA=str(data)))
+    monkeypatch.setenv("POLYSWEEP_DATA", str(data))
+    answer = run_here("launch", spec, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 2 and f"error: {archive}: damaged or truncated" in answer.stderr
 
     archive.write_bytes(whole)
-    answer = run("launch", spec, "--store", "store", "--wandb", "disabled", env=environment(POLYSWEEP_DATA=str(data)))
+    answer = launch_here(spec, "--store", "store")
     assert answer.returncode == 0, answer.stderr
     shutil.rmtree(data)
-    answer = run("launch", spec, "--store", "store", "--wandb", "disabled")
+    monkeypatch.delenv("POLYSWEEP_DATA")
+    answer = run_here("launch", spec, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 0 and "nothing to start" in answer.stdout, "a finished sweep needs no data"
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, **more}
 
 
 @pytest.mark.parametrize(
@@ -198,11 +201,13 @@ def environment(**more: str) -> dict[str, str]:
         ("augmentation=mixup", "error: augmentation: Input should be 'none', 'crop+flip' or 'crop+flip+cutout'"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_in_one_line(run: Run, tmp_path: Path, setting: str, message: str) -> None:
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    run_here: Run, tmp_path: Path, setting: str, message: str
+) -> None:
     mini_cifar.write_archives(tmp_path / "data")
     settings = ["task=tests.support.mini_cifar:cifar10", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
     small = [] if setting.startswith("batch_size") else ["batch_size=40"]
-    answer = run("train", *settings, *small, setting, "--store", "store", "--data-dir", "data")
+    answer = run_here("train", *settings, *small, setting, "--store", "store", "--data-dir", "data")
     assert answer.returncode == 2 and answer.stderr.startswith(message), answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
     assert not records(tmp_path / "store")

@@ -76,7 +76,7 @@ def own_analysis(folder: Path) -> None:
 
 
 def own_sweeps(folder: Path) -> None:
-    (folder / "sweeps").mkdir()
+    (folder / "sweeps").mkdir(parents=True)
     (folder / "sweeps" / "__init__.py").write_text(BROKEN)
 
 
@@ -99,12 +99,18 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_working_directory_takes_the_place_of_nothing(kind: str, installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "wandb-sweeps").mkdir()
-    HOSTILE[kind](tmp_path)
+@pytest.mark.parametrize(
+    "kinds", [tuple(HOSTILE), *(pytest.param((kind,), marks=pytest.mark.long) for kind in HOSTILE)]
+)
+def test_a_working_directory_takes_the_place_of_nothing(
+    kinds: tuple[str, ...], installed: Path, tmp_path: Path
+) -> None:
+    """All six in one directory; in the long tests each alone."""
+    for kind in kinds:
+        HOSTILE[kind](tmp_path)
     (tmp_path / "small.yaml").write_text(SPEC)
-    path = {"wandb[sweeps]": str(tmp_path / "wandb-sweeps"), "PYTHONPATH=.": "."}.get(kind, "")
+    paths = {"wandb[sweeps]": str(tmp_path / "wandb-sweeps"), "PYTHONPATH=.": "."}
+    path = os.pathsep.join(paths[kind] for kind in kinds if kind in paths)
     environment = {**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "token", "WANDB_MODE": "offline"}
 
     def run(*command: str | Path) -> str:

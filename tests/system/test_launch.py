@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,35 +41,37 @@ def assert_mirrored(store: Path) -> None:
 
 
 def test_a_sweep_runs_to_its_end_and_a_finished_one_starts_nothing(
-    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, launch_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
-    spec, store = spec_file(), tmp_path / "store"
+    diverging = [{"scheduler": {"value": "constant"}, "lr": {"values": [1e30, 1e33]}},
+                 {"scheduler": {"value": "polyak"}}]  # fmt: skip
+    spec, store = spec_file(variants=diverging), tmp_path / "store"
     answer = run("launch", spec, "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "small: 12 trials in 4 cells: 12 new" in answer.stdout
-    assert "small: 12 finished" in answer.stdout
+    assert "small: 4 finished, 8 diverged" in answer.stdout
     assert len((answer.stdout + answer.stderr).splitlines()) < 12, "Ray and W&B are silent"
-    assert {r["outcome"] for r in records(store).values()} == {"finished"}
+    assert Counter(r["outcome"] for r in records(store).values()) == {"finished": 4, "diverged": 8}
     assert_mirrored(store)
+    assert run_here("table", "small", "--store", store).stdout.count("diverged 2/2") == 2
     before = {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*")}
 
     started = time.monotonic()
     again = run("launch", spec, "--store", store)
     assert time.monotonic() - started < 5, "the promise of the issue, not a benchmark"
     assert again.returncode == 0
-    assert "nothing to start, all 12 trials have ended (12 finished)" in again.stdout
+    assert "nothing to start, all 12 trials have ended (4 finished, 8 diverged)" in again.stdout
     assert {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*")} == before
 
-    wider = spec_file(seeds=3)
+    wider = spec_file(variants=diverging, seeds=3)
     planned = json.loads(run_here("plan", wider, "--store", store, "--json").stdout)
-    assert (planned["counts"]["new"], planned["counts"]["finished"]) == (6, 12)
-    assert run("launch", wider, "--store", store).returncode == 0
+    assert [planned["counts"][name] for name in ("new", "finished", "diverged")] == [6, 4, 8]
+    assert launch_here(wider, "--store", store).returncode == 0
     assert len(records(store)) == 18
     assert all(len(r["sessions"]) == 1 for r in records(store).values()), "no trial ran twice"
-    assert_mirrored(store)
 
 
-def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
+def test_a_finished_sweep_does_not_import_ray(run_here: Run, spec_file: SpecFile, tmp_path: Path) -> None:
     spec = spec_file(
         parameters={
             k: {"value": v}
@@ -83,7 +86,7 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
         name="one",
     )  # fmt: skip
     config = ["task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1", "batch_size=1437"]
-    assert run("train", *config, "--store", tmp_path / "store").returncode == 0
+    assert run_here("train", *config, "--store", tmp_path / "store").returncode == 0
     code = (
         "import sys; from polysweep.cli import app; sys.argv[1:] = ['launch', sys.argv[1], '--store', sys.argv[2]]\n"
         "try: app()\n"
@@ -101,7 +104,7 @@ def test_a_finished_sweep_does_not_import_ray(run: Run, spec_file: SpecFile, tmp
 
 @pytest.mark.long  # the chaos of make test kills worker and driver too
 def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
-    run: Run, run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, launch_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     """SIGKILL of the whole process group, then the same command, five times; then to the end."""
     parameters = {
@@ -114,7 +117,7 @@ def test_killed_at_five_moments_a_sweep_ends_as_if_undisturbed(
     }
     spec = spec_file(parameters=parameters, seeds=1, launch={"checkpoint_seconds": 0.1, "stack": 2})
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
-    assert run("launch", spec, "--store", undisturbed).returncode == 0
+    assert launch_here(spec, "--store", undisturbed).returncode == 0
 
     def epochs() -> int:
         return sum(r["epoch"] for r in records(store).values())
@@ -220,7 +223,7 @@ def test_a_signal_keeps_every_completed_epoch(
     assert planned["counts"]["interrupted"] == 4
 
 
-def test_interrupted_training_of_one_trial_continues(run: Run, start: Start, tmp_path: Path) -> None:
+def test_interrupted_training_of_one_trial_continues(run_here: Run, start: Start, tmp_path: Path) -> None:
     store = tmp_path / "store"
     settings = ["task=digits", "model=resnet8", "optimizer=sam", "scheduler=polyak", "rho=0.1", "epochs=12"]
     process = start("train", *settings, "--store", store)
@@ -229,20 +232,23 @@ def test_interrupted_training_of_one_trial_continues(run: Run, start: Start, tmp
     assert process.wait(timeout=10) == 130
     (record,) = records(store).values()
     assert 1 <= record["epoch"] < 12 and record["outcome"] == "running"
-    answer = run("train", *settings, "--store", store)
+    answer = run_here("train", *settings, "--store", store, "--wandb", "disabled")
     assert answer.returncode == 0 and f"epoch {record['epoch'] + 1}/12" in answer.stdout
     assert "epoch 1/12" not in answer.stdout
-    assert run("train", *settings, "--store", tmp_path / "whole").returncode == 0
+    assert run_here("train", *settings, "--store", tmp_path / "whole", "--wandb", "disabled").returncode == 0
     assert histories(store) == histories(tmp_path / "whole")
-    assert "nothing to start, it has finished" in run("train", *settings, "--store", store).stdout
+    assert (
+        "nothing to start, it has finished"
+        in run_here("train", *settings, "--store", store, "--wandb", "disabled").stdout
+    )
 
 
-def test_a_trial_that_another_process_runs_is_not_run_beside_it(run: Run, start: Start, tmp_path: Path) -> None:
+def test_a_trial_that_another_process_runs_is_not_run_beside_it(run_here: Run, start: Start, tmp_path: Path) -> None:
     store = tmp_path / "store"
     settings = ["task=digits", "model=resnet8", "optimizer=sam", "scheduler=polyak", "rho=0.1", "epochs=200"]
     process = start("train", *settings, "--store", store)
     wait_for(lambda: records(store), 60, process)
-    answer = run("train", *settings, "--store", store)
+    answer = run_here("train", *settings, "--store", store)
     assert answer.returncode == 2
     assert f"pid {process.pid}" in answer.stderr
 
@@ -273,17 +279,11 @@ def test_online_a_killed_launch_ends_as_one_complete_run_per_trial(
     assert {r["wandb"] for r in records(store).values()} == {"online"}
 
 
-def test_diverged_and_failed_trials_are_counted_and_shown(
-    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
+def test_a_failed_trial_is_named_with_its_error(
+    run_here: Run, launch_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
-    spec = spec_file(variants=[{"scheduler": {"value": "constant"}, "lr": {"values": [1e30, 1e33]}},
-                               {"scheduler": {"value": "polyak"}}])  # fmt: skip
-    store = tmp_path / "store"
-    answer = run("launch", spec, "--store", store)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "small: 4 finished, 8 diverged" in answer.stdout
-    table = run_here("table", "small", "--store", store).stdout
-    assert table.count("diverged 2/2") == 2
+    spec, store = spec_file(seeds=1), tmp_path / "store"
+    assert launch_here(spec, "--store", store).returncode == 0
     failed = sorted(records(store))[0]
     record = records(store)[failed] | {
         "outcome": "failed",

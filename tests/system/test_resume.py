@@ -262,7 +262,7 @@ def test_continuing_with_another_thread_count_or_device_model_warns_and_is_noted
 
 
 def test_a_launch_warns_before_it_continues_on_another_kind_of_device(
-    tmp_path: Path, run: Callable, spec_file: Callable
+    tmp_path: Path, launch_here: Callable, spec_file: Callable
 ) -> None:
     store = tmp_path / "store"
     folder = interrupted(store, 2)
@@ -274,7 +274,7 @@ def test_a_launch_warns_before_it_continues_on_another_kind_of_device(
         parameters={key: {"value": value} for key, value in {**TINY, "epochs": 4}.items()}, variants=[{}], tuned=[],
         seeds=1, launch={"stack": 1},
     )  # fmt: skip
-    answer = run("launch", spec, "--store", store, "--wandb", "disabled")
+    answer = launch_here(spec, "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "warning: 1 trials continue on another kind of device: device_model 'Abacus 3' before" in answer.stderr
     assert len(records(store)[SMALL.trial_id]["notes"]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,17 @@ SEARCH: dict[str, Any] = {
 
 @pytest.mark.parametrize("kills", [(25,), pytest.param((9, 40), marks=pytest.mark.long)])
 def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
-    run: Run, run_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path, kills: tuple[int, ...]
+    run: Run, run_here: Run, launch_here: Run, start: Start, spec_file: SpecFile, tmp_path: Path, kills: tuple[int, ...]
 ) -> None:
-    """Points, stops and histories, with early termination, one stack at a time; and it ends where it should."""
+    """Points, stops and histories, with early termination, one stack at a time; and it ends where it should.
+
+    The other one runs without Ray.
+    """
     spec = spec_file(**SEARCH)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     planned = json.loads(run_here("plan", spec, "--store", whole, "--json").stdout)
     assert planned["counts"]["trials"] == 0
-    answer = run("launch", spec, "--store", whole)
+    answer = launch_here(spec, "--store", whole)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     outcomes = [record["outcome"] for record in records(whole).values()]
     assert len(outcomes) == 16 and {"stopped", "finished"} <= set(outcomes), outcomes
@@ -82,13 +86,15 @@ def test_a_bayes_search_that_was_killed_ends_like_one_that_was_not(
     assert again.returncode == 0 and "nothing to start, all 16 trials have ended" in again.stdout
 
     longer = spec_file(**{**SEARCH, "run_cap": 20})
-    assert run("launch", longer, "--store", parts).returncode == 0
+    assert launch_here(longer, "--store", parts).returncode == 0
     assert len(records(parts)) == 20 and Store(str(parts)).search.suggestions("small")[:8] == points[0]
 
 
+@pytest.mark.parametrize("on_ray", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(
-    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
+    run: Run, run_here: Run, launch_here: Run, spec_file: SpecFile, tmp_path: Path, on_ray: bool
 ) -> None:
+    launch = partial(run, "launch") if on_ray else launch_here
     random = {
         **SEARCH,
         "method": "random",
@@ -101,11 +107,11 @@ def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(
     planned = json.loads(run_here("plan", spec, "--store", store, "--json").stdout)
     assert planned["counts"]["new"] == 8
     easy = {**random, "metric": {"name": "test/top1", "goal": "maximize", "target": 0.05}}
-    answer = run("launch", spec_file(**easy), "--store", store)
+    answer = launch(spec_file(**easy), "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "has reached its target 0.05; 6 trials are not started" in answer.stdout
     assert len(records(store)) == 2
-    answer = run("launch", spec_file(**random), "--store", store)
+    answer = launch(spec_file(**random), "--store", store)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert set(records(store)) == {trial["trial_id"] for trial in planned["trials"]}
     assert {r["outcome"] for r in records(store).values()} == {"finished"}

@@ -38,16 +38,17 @@ class Fragile(Constant):
 
 
 def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
-    run: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, launch_here: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a stack of four; its traceback is kept, the others end as they would have, and it goes on where it was."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
+    monkeypatch.syspath_prepend(tmp_path)
     breaks = tmp_path / "breaks"
     monkeypatch.setenv("BREAKS", str(breaks))
     variants = [{"scheduler": {"value": "fragile:Fragile"}, "lr": {"values": [0.1, 0.5]}}]
     spec = spec_file(variants=variants, seeds=1, launch={"stack": 4, "max_failures": 1, "checkpoint_seconds": 0})
     whole, store = tmp_path / "whole", tmp_path / "store"
-    assert run("launch", spec, "--store", whole).returncode == 0
+    assert launch_here(spec, "--store", whole).returncode == 0
 
     breaks.touch()
     answer = run("launch", spec, "--store", store)
@@ -63,10 +64,10 @@ def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
         assert any("trained alone from there" in note for note in record["notes"])
     kept = {t: rows for t, rows in histories(store).items() if t not in failed}
     assert kept == {t: rows for t, rows in histories(whole).items() if t not in failed}
-    assert run("launch", spec, "--store", store).returncode == 1, "nothing is started, and it says so"
+    assert run_here("launch", spec, "--store", store).returncode == 1, "nothing is started, and it says so"
 
     breaks.unlink()
-    again = run("launch", spec, "--store", store, "--retry-failed")
+    again = launch_here(spec, "--store", store, "--retry-failed")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "2 failed trials are tried again" in again.stdout and "small: 4 finished" in again.stdout
     assert histories(store) == histories(whole)
@@ -109,7 +110,7 @@ def test_a_trial_that_always_kills_its_worker_ends_the_launch_with_one_line(
 
 
 def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
-    run: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path
+    run_here: Run, spec_file: SpecFile, tmp_path: Path
 ) -> None:
     store = Store(str(tmp_path / "store"))
     spec = SweepSpec.load(spec_file())
@@ -134,7 +135,7 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     extended = SweepSpec.load(other)
     store.write_sweep(extended)
     fake(store, extended, epochs=5)
-    answer = run("launch", other, "--store", "store", "--wandb", "disabled")
+    answer = run_here("launch", other, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     kept = store.launched("small")
     assert [trial.trial_id for trial in kept.trials] == [trial.trial_id for trial in extended.trials]
@@ -145,16 +146,16 @@ def test_a_longer_file_adds_its_trials_and_another_spec_needs_extend(
     assert "12 trials are no longer in the spec" in run_here("status", "small", "--store", "store").stdout
 
 
-def test_a_damaged_record_is_named_and_the_rest_goes_on(run: Run, spec_file: SpecFile, tmp_path: Path) -> None:
+def test_a_damaged_record_is_named_and_the_rest_goes_on(launch_here: Run, spec_file: SpecFile, tmp_path: Path) -> None:
     spec, store = spec_file(seeds=1), tmp_path / "store"
     trials = SweepSpec.load(spec).trials
     place = Store(str(store))
     place.files.write(f"trials/{trials[0].trial_id}/record.json", b"{")
-    answer = run("launch", spec, "--store", store)
+    answer = launch_here(spec, "--store", store)
     assert answer.returncode == 1, answer.stdout + answer.stderr
     assert "small: 5 finished, 1 failed" in answer.stdout
     assert f"failed: {trials[0].trial_id}" in answer.stderr and "record.json: damaged" in answer.stderr
-    again = run("launch", spec, "--store", store, "--retry-failed")
+    again = launch_here(spec, "--store", store, "--retry-failed")
     assert again.returncode == 0 and "small: 6 finished" in again.stdout, again.stdout + again.stderr
     assert place.files.read(f"trials/{trials[0].trial_id}/record-damaged.json") == b"{"
 

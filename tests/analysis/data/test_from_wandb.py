@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("fresh_client")
 # The same table from W&B as from the Store.
 
 
+@pytest.mark.long  # the report's test does the same with runs that are made
 def test_a_sweeps_table_from_wandb_is_that_of_its_store(
     spec_file: Callable[..., Path],
     start: Callable[..., Any],

@@ -185,7 +185,7 @@ def test_a_wrong_choice_is_named(tmp_path: Path, options: dict, message: str) ->
 accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [10, pytest.param(200, marks=pytest.mark.long)])
 def test_means_are_of_finished_seeds_only_and_every_seed_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, examples: int
 ) -> None:

@@ -91,9 +91,9 @@ def test_a_wrong_argument_is_named(run_here: Run, tmp_path: Path, arguments: lis
     assert_user_error(run_here(*arguments), *words)
 
 
-def test_more_cores_than_there_are_is_refused(run: Run, tmp_path: Path) -> None:
+def test_more_cores_than_there_are_is_refused_before_ray_is_started(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
-    answer = run("launch", "file.yaml")  # starts Ray, of which a process has one
+    answer = run_here("launch", "file.yaml")
     assert answer.returncode == 2 and "launch.cpus: 4096" in answer.stderr and "Traceback" not in answer.stderr
 
 

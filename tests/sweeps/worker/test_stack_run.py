@@ -214,7 +214,7 @@ def test_an_exception_of_the_training_is_kept_in_the_record(trained: str, monkey
     def broken(*_: object) -> None:
         raise RuntimeError("the dog ate it")
 
-    monkeypatch.setattr(stack.Stack, "evaluate", broken)
+    monkeypatch.setattr(stack.Stack, "measure", broken)
     finish(job(trained, {}, {"seed": 1}))
     for record in records(trained).values():
         assert record["outcome"] == "failed"

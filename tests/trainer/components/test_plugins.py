@@ -23,11 +23,13 @@ from tests.support.results import records
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_the_documented_parts_are_swept_without_touching_the_package(lab: Path, run: Run, run_here: Run) -> None:
+def test_the_documented_parts_are_swept_without_touching_the_package(
+    lab: Path, launch_here: Run, run_here: Run
+) -> None:
     """As stacks of two; alone they are in the tests below."""
     with (lab / "mine.yaml").open("a") as spec:
         spec.write("launch: {stack: 2}\n")
-    answer = run("launch", "mine.yaml", "--store", "store", "--wandb", "disabled")
+    answer = launch_here("mine.yaml", "--store", "store")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "mine: 8 finished" in answer.stdout
     assert {record["width"] for record in records(lab / "store").values()} == {2}

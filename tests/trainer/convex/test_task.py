@@ -239,7 +239,8 @@ def test_a_continued_trial_has_the_bits_of_an_undisturbed_one() -> None:
         assert histories(a)[4:] == histories(b)
 
 
-def test_first_hits_and_averages_are_those_of_the_iterates() -> None:
+@pytest.mark.parametrize("every", [10, 2000, pytest.param(1, marks=pytest.mark.long)])
+def test_first_hits_and_averages_are_those_of_the_iterates(every: int) -> None:
     """Found by step, whatever the distance of the records."""
     problem = problem_of("ridge", problem_options("ridge"))
     task = load_task(config(scheduler="khanh2024"))
@@ -247,12 +248,11 @@ def test_first_hits_and_averages_are_those_of_the_iterates() -> None:
     points = [x, *loops.usam(problem, x, [np.arange(100)] * 4000, 1 / (2 * problem.L), 2 / (9 * problem.L))]
     gaps = np.array([(y - problem.x_star) @ problem.hessian @ (y - problem.x_star) / 2 for y in points])
     first = [int(np.argmax(gaps <= level * gaps[0])) for level in (1e-6, 1e-10)]
-    for every in (1, 10, 2000):
-        one = config(scheduler="khanh2024", epochs=4000 // every, task_options={"record_every": every})
-        row = last(one)
-        assert [row["iterations/1e-6"], row["iterations/1e-10"]] == first
-        assert row["step"] == 4000 and row["suboptimality/relative"] == pytest.approx(gaps[4000] / gaps[0], rel=1e-6)
-        mean = np.mean(points[:4000], axis=0)
-        assert row["suboptimality/cesaro"] == pytest.approx(problem.value(mean), rel=1e-9)
-        assert row["distance"] == pytest.approx(np.square(points[4000] - problem.x_star).sum(), rel=1e-6)
-        assert "violations/gamma" in row and row["violations/gamma"] is None, "counted with check: true only"
+    one = config(scheduler="khanh2024", epochs=4000 // every, task_options={"record_every": every})
+    row = last(one)
+    assert [row["iterations/1e-6"], row["iterations/1e-10"]] == first
+    assert row["step"] == 4000 and row["suboptimality/relative"] == pytest.approx(gaps[4000] / gaps[0], rel=1e-6)
+    mean = np.mean(points[:4000], axis=0)
+    assert row["suboptimality/cesaro"] == pytest.approx(problem.value(mean), rel=1e-9)
+    assert row["distance"] == pytest.approx(np.square(points[4000] - problem.x_star).sum(), rel=1e-6)
+    assert "violations/gamma" in row and row["violations/gamma"] is None, "counted with check: true only"

@@ -34,8 +34,16 @@ def torch_oracle(module: nn.Module, images: Tensor, labels: Tensor) -> Oracle:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
-@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
-@pytest.mark.parametrize(("model", "options"), [("resnet8", {}), ("mlp", {"layers": 0})])
+@pytest.mark.parametrize(
+    ("model", "options", "scheduler"),
+    [
+        *(("mlp", {"layers": 0}, scheduler) for scheduler in SCHEDULERS),
+        *(
+            pytest.param("resnet8", {}, scheduler, marks=[] if scheduler == "polyak" else pytest.mark.long)
+            for scheduler in SCHEDULERS
+        ),
+    ],
+)
 def test_fifty_steps_in_float64_agree_with_the_transcription(
     optimizer: str, scheduler: str, model: str, options: dict
 ) -> None:
@@ -110,7 +118,7 @@ def closure(module: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], T
 
 
 @pytest.mark.parametrize("optimizer", ["usam", "sam"])
-@pytest.mark.parametrize("weight_decay", [0.0, 5e-4])
+@pytest.mark.parametrize("weight_decay", [5e-4, pytest.param(0.0, marks=pytest.mark.long)])
 def test_one_step_from_each_of_fifty_states_agrees_with_sam_sps(optimizer: str, weight_decay: float) -> None:
     row = config(optimizer=optimizer, weight_decay=weight_decay)
     stack = stack_of(row)

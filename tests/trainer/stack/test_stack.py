@@ -53,7 +53,7 @@ def same(a: Stack, b: Stack, rows_a: list[int], rows_b: list[int]) -> bool:
     return all(torch.equal(x[rows_a], y[rows_b]) for x, y in pairs)
 
 
-@pytest.mark.parametrize("model", ["mlp", "resnet8"])
+@pytest.mark.parametrize("model", ["mlp", pytest.param("resnet8", marks=pytest.mark.long)])
 def test_a_mixed_stack_of_eight_agrees_with_eight_stacks_of_one(model: str) -> None:
     rows = mixed(model=model)
     stack = stack_of(*rows)
