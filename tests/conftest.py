@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -25,6 +26,19 @@ from tests.support.waiting import wait_for
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal the tests of whole launches out to all workers, and let each begin with its own: they take longest."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    system = [item for item in items if item.nodeid.startswith("tests/system/")]
+    units = [item for item in items if not item.nodeid.startswith("tests/system/")]
+    share = math.ceil(len(units) / workers)
+    items[:] = [
+        item
+        for worker in range(workers)
+        for item in (*system[worker::workers], *units[worker * share : (worker + 1) * share])
+    ]
 
 
 @pytest.fixture(autouse=True)

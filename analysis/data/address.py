@@ -28,7 +28,7 @@ class Address:
         parts = text.removeprefix(SCHEME).split("/")
         if not text.startswith(SCHEME) or len(parts) not in (2, 3) or not all(map(_PART.fullmatch, parts)):
             raise UserError(
-                f"{text!r} is no W&B address; expected wandb://ENTITY/PROJECT or wandb://ENTITY/PROJECT/TAG"
+                f"{text!r} is not a W&B address; expected wandb://ENTITY/PROJECT or wandb://ENTITY/PROJECT/TAG"
             )
         return cls(*parts)
 
@@ -48,9 +48,9 @@ def parse_filter(text: str | None) -> dict[str, Any]:
     try:
         conditions = json.loads(text)
     except ValueError as error:
-        raise UserError(f"--filter: not JSON ({error}): {text!r}; expected such as '{{\"config.rho\": 0.1}}'") from None
+        raise UserError(f"--filter: not JSON ({error}): {text!r}; for example '{{\"config.rho\": 0.1}}'") from None
     if not isinstance(conditions, dict):
-        raise UserError(f'--filter: {text!r} is no JSON object; expected such as \'{{"state": "finished"}}\'')
+        raise UserError(f'--filter: {text!r} is not a JSON object; for example \'{{"state": "finished"}}\'')
     return conditions
 
 

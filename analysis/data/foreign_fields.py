@@ -47,7 +47,7 @@ def metric_of(address: Address, metric: str | None, goal: str | None, history: p
     if not numbers:
         raise UserError(f"{address}: no run has logged a number")
     if metric not in numbers:
-        what = "is no number" if metric in kinds else "was logged by no run"
+        what = "is not a number" if metric in kinds else "was logged by no run"
         raise UserError(f"{address}: --metric: {metric!r} {what}; {expected(metric, numbers)}")
     maximal = by_name(metric)
     if goal is None and maximal is None:

@@ -267,7 +267,7 @@ def _run(node: Mapping[str, Any]) -> RemoteRun:
     ]
     last = (node["historyKeys"] or {}).get("lastStep", summary.get("_step", -1))
     if isinstance(last, bool) or not isinstance(last, int | float):
-        raise ValueError(f"its last _step is {last!r}, which is no number")
+        raise ValueError(f"its last _step is {last!r}, which is not a number")
     return RemoteRun(
         node["name"],
         short(node["displayName"] or node["name"]),

@@ -22,7 +22,7 @@ class HungError(BaseException):
 
 
 @contextmanager
-def in_time(cpu_seconds: int, wall_seconds: int) -> Iterator[None]:
+def in_time(cpu_seconds: int = CPU_SECONDS, wall_seconds: int = WALL_SECONDS) -> Iterator[None]:
     """Raise `HungError` after some seconds of computing, or many of waiting."""
 
     def end(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of a GPU runs where there is none, with tiny sizes."""
+"""The benchmarks run, with tiny sizes; that of a GPU also where there is none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.support.project import ROOT
 
 
+@pytest.mark.long
 def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
     answer = subprocess.run(
         [
@@ -35,6 +36,7 @@ def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
     assert "stack: auto for bfloat16: {'cpu': {'resnet20 3x32x32': " in answer.stdout
 
 
+@pytest.mark.long
 def test_the_benchmark_of_the_data_runs() -> None:
     answer = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "data.py", "--rounds", "1", "--batches", "2"],

@@ -32,7 +32,7 @@ from tests.support.training import untimed
 from tests.support.waiting import wait_for
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.long)])
 def test_kills_at_random_instants_change_no_bit_and_lose_only_the_epoch_in_flight(tmp_path: Path, count: int) -> None:
     """Every other one strikes in the middle of a write."""
     data, reported = tmp_path / "data", tmp_path / "reported"

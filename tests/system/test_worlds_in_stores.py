@@ -59,14 +59,14 @@ def test_a_world_in_a_store_is_judged_as_in_memory(run_here: Run, tmp_path: Path
     answer = run_here("compare", "made", "--published", "cifar", "--store", "store")
     assert answer.returncode == 0, answer.stderr
     memory = {
-        (one.claim, one.where): one.found.p
+        (one.claim, one.where): one.difference.p
         for one in compare(drawn(World(paper), np.random.default_rng(7)), PUBLISHED).claims
         if one.reading == "top-1"
         and one.dataset == "cifar10"
         and one.where.startswith("usam resnet20 cifar10 wd 0.0005")
     }
     stored = compare(sweep(tmp_path / "again", scores(World(paper), 7), **SMALL), PUBLISHED)
-    found = {(one.claim, one.where): one.found.p for one in stored.claims if (one.claim, one.where) in memory
+    found = {(one.claim, one.where): one.difference.p for one in stored.claims if (one.claim, one.where) in memory
              and one.reading == "top-1"}  # fmt: skip
     assert len(found) == 7 and found == pytest.approx(memory)
     assert answer.stdout.count("| holds ") >= 4 and "| fails " not in answer.stdout.partition("| the safeguard")[0]
@@ -157,7 +157,7 @@ def test_the_step_size_that_fails_is_told_with_its_own_radius(tmp_path: Path) ->
     found = compare(sweep(tmp_path, score, **SMALL), PUBLISHED)
     (claim,) = [one for one in found.claims if one.claim == STEP_SIZE and one.reading == "top-1"
                 and one.where == "usam resnet20 cifar10 wd 0.0005"]  # fmt: skip
-    assert claim.verdict == FAILS and claim.found.estimate == pytest.approx(-0.1, abs=0.001), claim.detail
+    assert claim.verdict == FAILS and claim.difference.estimate == pytest.approx(-0.1, abs=0.001), claim.detail
 
 
 def test_stability_and_heat_map_have_no_mean_where_a_candidate_lacks_a_seed(tmp_path: Path) -> None:

@@ -44,8 +44,10 @@ def test_held_out_images_are_measured() -> None:
     assert last["val/loss"] > 0 and 0.2 < last["val/top1"] <= last["val/top5"] <= 1
 
 
-@pytest.mark.parametrize("model", ["mlp", "resnet8"])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(
+    ("model", "width"),
+    [("mlp", 1), ("mlp", 3), ("resnet8", 1), pytest.param("resnet8", 3, marks=pytest.mark.long)],
+)
 def test_continuing_from_a_checkpoint_is_bitwise_the_uninterrupted_run(model: str, width: int) -> None:
     rows = configs(*({"rho": 0.1 * (i + 1), "seed": i} for i in range(width)), model=model, momentum=0.5)
     whole = list(train(rows))

@@ -35,7 +35,7 @@ def require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) 
         convex = [name for name, part in REGISTRY["task"].items() if part.problem]
         raise ConfigError(
             "scheduler",
-            f"{values['scheduler']!r} needs {', '.join(needs)} of the task, which {values['task']!r} does not know; "
+            f"{values['scheduler']!r} requires {', '.join(needs)}, which task {values['task']!r} does not define; "
             f"tasks that do: {', '.join(convex)}",
         )
 

@@ -90,7 +90,7 @@ def _own(kind: str, name: str, target: str) -> Component:
     """
     if not _PATH.fullmatch(target):
         raise ConfigError(
-            kind, f"{brief(target)} is no import path; expected module:attribute, as in my_lab.rules:Name"
+            kind, f"{brief(target)} is not an import path; expected module:attribute, as in my_lab.rules:Name"
         )
     module, _, attribute = target.partition(":")
     try:

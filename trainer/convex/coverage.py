@@ -55,7 +55,7 @@ def require_covered(config: TrialConfig) -> None:
         if not is_lower_bound(config.lower_bound or 0.0, problem, config.batch_size):
             raise ConfigError(
                 "lower_bound",
-                f"{config.lower_bound:g} is no lower bound of every mini-batch loss that is known: "
+                f"{config.lower_bound:g} is not a known lower bound of every mini-batch loss: "
                 + (f"f* = {problem.f_star:.6g}" if config.batch_size == problem.n else "only 0 and below are")
                 + "; take a smaller one, or leave out task_options.check",
             )

@@ -100,8 +100,8 @@ def test_control_characters_are_written_out(wandb_server: Wandb, tmp_path: Path)
 @pytest.mark.parametrize(
     ("history", "why"),
     [
-        (['{"_step": 0, "acc": 0.5}', '{"_step": "one", "acc": 0.5}'], "its last _step is 'one', which is no number"),
-        (['{"_step": "zero", "acc": 0.5}', '{"_step": 1, "acc": 0.5}'], "its _step is no number"),
+        (['{"_step": 0, "acc": 1}', '{"_step": "one", "acc": 1}'], "its last _step is 'one', which is not a number"),
+        (['{"_step": "zero", "acc": 0.5}', '{"_step": 1, "acc": 0.5}'], "its _step is not a number"),
     ],
 )
 def test_a_step_that_is_text_is_named_with_a_way_to_go_on(
@@ -190,7 +190,7 @@ def test_a_column_that_is_a_mark_here_and_a_number_there_is_text(
     wandb_server.load("p", [a_run(f"r{at}", [row], {"seed": at}) for at, row in enumerate(rows)])
     pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
     assert pulled.history["flag"].tolist() == ["true", "0.25"]
-    with pytest.raises(UserError, match="--metric: 'flag' is no number; expected one of acc"):
+    with pytest.raises(UserError, match="--metric: 'flag' is not a number; expected one of acc"):
         pull(ADDRESS, cache=tmp_path, metric="flag")
 
 

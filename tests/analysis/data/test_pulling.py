@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("fresh_client")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["wandb://lab"], "'wandb://lab' is no W&B address; expected wandb://ENTITY/PROJECT"),
+        (["wandb://lab"], "'wandb://lab' is not a W&B address; expected wandb://ENTITY/PROJECT"),
         (["wandb://lab/nowhere"], "wandb://lab/nowhere: no such project; lab has: empty, p"),
         (
             ["wandb://nobody/p"],
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("fresh_client")
         (["wandb://lab/p/no-tag"], "no run matches; lab/p has 16 runs; states: finished; tags: none; config: "),
         ([ADDRESS, "--filter", '{"config.lr": 7}'], "no run matches; lab/p has 16 runs"),
         ([ADDRESS, "--filter", "lr=7"], "--filter: not JSON"),
-        ([ADDRESS, "--filter", "[1]"], "--filter: '[1]' is no JSON object"),
+        ([ADDRESS, "--filter", "[1]"], "--filter: '[1]' is not a JSON object"),
         ([ADDRESS, "--map", "seed"], "--map: 'seed'; expected OURS=THEIRS"),
         ([ADDRESS, "--map", "seed=a", "--map", "seed=b"], "--map: 'seed=b': seed is mapped twice"),
         ([ADDRESS], "--metric: 'test/top1' was logged by no run; expected one of acc, val_loss"),

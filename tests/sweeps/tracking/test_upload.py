@@ -53,6 +53,7 @@ def test_ended_trials_that_the_server_lacks_are_completed_once(
     assert store.state(trials[0].trial_id) == TrialState("finished", 1, 3)
 
 
+@pytest.mark.long  # the chaos of make test kills a launch whose runs are on the server, too
 def test_every_online_trial_of_a_killed_launch_is_one_complete_run(
     wandb_server: Wandb, spec_file: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def test_an_entry_point_gives_a_short_name(lab: Path) -> None:
         ("optimizer", "broken:OldNames", r"defines propose\(\), which is now called update\(\)"),
         ("model", "broken:number", "is a int; a model is a class or a function"),
         ("model", "broken:wrong_field", "declares the use of 'learning_rate'"),
-        ("model", "broken:", "is no import path"),
+        ("model", "broken:", "is not an import path"),
         (
             "model",
             "misdeclared:f",

@@ -75,7 +75,7 @@ def test_logistic_has_a_minimiser_and_is_as_smooth_as_it_says() -> None:
         ({"batch_size": 10, "task_options": NOISY}, "'polyak-deterministic' needs full batches (batch_size: 100)"),
         (
             {"task_options": {"check": True}, "scheduler": "polyak", "lower_bound": 0.5, "batch_size": 10, "rho": 0.1},
-            "lower_bound: 0.5 is no lower bound of every mini-batch loss that is known: only 0 and below are",
+            "lower_bound: 0.5 is not a known lower bound of every mini-batch loss: only 0 and below are",
         ),
         ({"task_options": {"condition": 1e8}}, "task_options.condition"),
         ({"task_options": {"check": True}, "rho": 10.5}, "rho: 10.5 is above 1/L = 10: no theorem of the paper"),
@@ -104,7 +104,7 @@ def test_logistic_has_a_minimiser_and_is_as_smooth_as_it_says() -> None:
             "optimizer_options.beta1",
         ),
         ({"optimizer": "sa-sam", "scheduler": "constant", "lr": 1.0}, "rho: optimizer 'sa-sam'"),
-        ({"task": "digits", "model": "mlp"}, "'polyak-deterministic' needs f_star of the task, which 'digits'"),
+        ({"task": "digits", "model": "mlp"}, "requires f_star, which task 'digits' does not define"),
         ({"task": "logistic", "task_options": {"n": 20, "flipped": 0.01}, "batch_size": 20}, "a hyperplane separates"),
     ],
 )  # fmt: skip

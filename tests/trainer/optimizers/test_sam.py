@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -33,16 +34,14 @@ def torch_oracle(module: nn.Module, images: Tensor, labels: Tensor) -> Oracle:
     return oracle
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
+METHODS = list(itertools.product(SCHEDULERS, ["sgd", "usam", "sam"]))
+NETWORK = ("resnet8", {})
+LONG_METHODS = [pytest.param(*NETWORK, *method, marks=pytest.mark.long) for method in METHODS if method != METHODS[-1]]
+
+
 @pytest.mark.parametrize(
-    ("model", "options", "scheduler"),
-    [
-        *(("mlp", {"layers": 0}, scheduler) for scheduler in SCHEDULERS),
-        *(
-            pytest.param("resnet8", {}, scheduler, marks=[] if scheduler == "polyak" else pytest.mark.long)
-            for scheduler in SCHEDULERS
-        ),
-    ],
+    ("model", "options", "scheduler", "optimizer"),
+    [*(("mlp", {"layers": 0}, *method) for method in METHODS), (*NETWORK, *METHODS[-1]), *LONG_METHODS],
 )
 def test_fifty_steps_in_float64_agree_with_the_transcription(
     optimizer: str, scheduler: str, model: str, options: dict
