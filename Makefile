@@ -41,7 +41,7 @@ check: .venv/installed-dev
 	$(BIN)/codespell
 	$(BIN)/python tools/words.py
 
-PYTEST := -m pytest -n 4 --dist worksteal  # more than two cores need: many a test waits for a process
+PYTEST := -m pytest -n 3 --dist worksteal  # more than two cores need: many a test waits for a process
 
 test: .venv/installed-dev
 	@$(MAKE) --no-print-directory -j 2 check units-and-system

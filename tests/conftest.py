@@ -28,10 +28,14 @@ hypothesis.settings.register_profile("untimed", deadline=None)  # no test depend
 hypothesis.settings.load_profile("untimed")
 
 
+LONGEST = ("test_readme", "test_chaos", "test_searches", "test_launch")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deal the tests of whole launches out to all workers, and let each begin with its own: they take longest."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     system = [item for item in items if item.nodeid.startswith("tests/system/")]
+    system.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     units = [item for item in items if not item.nodeid.startswith("tests/system/")]
     share = math.ceil(len(units) / workers)
     items[:] = [

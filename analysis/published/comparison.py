@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pandas as pd
 from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.published.cells import KEYS, TOP1, TOP5, Published, Reading
-from polysweep.analysis.published.claims import VERDICTS, Claim, Side, cell_key, claims_of
+from polysweep.analysis.published.claims import VERDICTS, Claim, Key, Side, cell_key, claims_of
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import cell_text
 from polysweep.analysis.tables.selection import Selection
@@ -135,12 +135,9 @@ def _selection(pulled: RunSet, metric: str, epoch: str) -> Selection:
     )
 
 
-def _by_key(
-    selection: Selection, where: Mapping[str, str], listed: set[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
+def _by_key(selection: Selection, where: Mapping[str, str], listed: set[Key]) -> dict[Key, Mapping[Any, Any]]:
     """Our cells by what identifies a published one."""
     cells = selection.cells
-    fixed = selection.of_all_runs
     others = [name for name in selection.varying if name not in (*TABLE, "task")]
     for name, value in where.items():
         if name not in others:
@@ -151,15 +148,10 @@ def _by_key(
                 f"--where: no cell has {name}={value}; {expected(value, cells[name].dropna().astype(str).unique())}"
             )
         cells = cells[keep]
-    by_key: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
+    key_of = _published_key(selection)
+    by_key: dict[Key, Mapping[Any, Any]] = {}
     for cell in cells.to_dict("records"):
-        at = {
-            **fixed,
-            **{name: cell[name] for name in fixed if name in cell},
-            "rho": cell["rho"],
-            "scheduler": cell["scheduler"],
-        }
-        key = cell_key({**at, "dataset": at["task"]})
+        key = key_of(cell)
         if key in by_key and key in listed:
             vary = {name: sorted({str(value) for value in selection.cells[name].dropna()}) for name in others}
             choices = "; ".join(f"{name}: {', '.join(values)}" for name, values in vary.items() if len(values) > 1)
@@ -202,37 +194,37 @@ def _text(side: Side | None, cell: Mapping[Any, Any] | None) -> str:
     return "no run" if cell is None else cell_text(cell, side.selection.metric)
 
 
-def published_of(published: Published, selection: Selection) -> Any:
+def _published_key(selection: Selection) -> Callable[[Mapping[Any, Any]], Key]:
+    """By a row of `cells` the key of the published cell that it stands beside."""
+    fixed = selection.of_all_runs
+
+    def key(cell: Mapping[Any, Any]) -> Key:
+        values = {**fixed, **{name: cell[name] for name in fixed if name in cell}}
+        return cell_key({**values, "dataset": values["task"], "rho": cell["rho"], "scheduler": cell["scheduler"]})
+
+    return key
+
+
+def published_of(published: Published, selection: Selection) -> Callable[[pd.DataFrame], pd.DataFrame | None]:
     """For figures: of a table's cells the published ones, as rho, scheduler, mean, std; None for none.
 
     Raises `UserError` if no table has any.
     """
-    ours = _by_table(selection)
-    keys = {cell_key(cell)[:4] for cell in published.cells.to_dict("records")}
-    if not keys & {ours(cell) for cell in selection.cells.to_dict("records")}:
+    key_of = _published_key(selection)
+    theirs = published.cells.rename(columns={"test_accuracy_mean": "mean", "test_accuracy_std": "std"})
+    theirs["table_key"] = [cell_key(cell)[:4] for cell in theirs.to_dict("records")]
+
+    def table_keys(cells: pd.DataFrame) -> set[Key]:
+        return {key_of(cell)[:4] for cell in cells.to_dict("records")}
+
+    if table_keys(selection.cells).isdisjoint(theirs["table_key"]):
         raise NothingToCompareError(
             f"--published {published.name}: none of its tables is in {selection.pulled.protocol.name}"
         )
 
     def find(cells: pd.DataFrame) -> pd.DataFrame | None:
-        kinds = {ours(cell) for cell in cells.to_dict("records")}
-        if len(kinds) != 1:
-            return None
-        kind = kinds.pop()
-        there = [cell for cell in published.cells.to_dict("records") if cell_key(cell)[:4] == kind]
-        if not there:
-            return None
-        frame = pd.DataFrame(there).rename(columns={"test_accuracy_mean": "mean", "test_accuracy_std": "std"})
-        return frame[["rho", "scheduler", "mean", "std"]]
+        keys = table_keys(cells)
+        there = theirs.loc[theirs["table_key"].isin(keys), ["rho", "scheduler", "mean", "std"]]
+        return there.reset_index(drop=True) if len(keys) == 1 and len(there) else None
 
     return find
-
-
-def _by_table(selection: Selection) -> Any:
-    fixed = selection.of_all_runs
-
-    def kind(cell: Mapping[Any, Any]) -> tuple[Any, ...]:
-        at = {**fixed, **{name: cell[name] for name in fixed if name in cell}}
-        return cell_key({**at, "dataset": at["task"], "rho": cell["rho"], "scheduler": cell["scheduler"]})[:4]
-
-    return kind

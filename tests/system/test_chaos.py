@@ -143,7 +143,7 @@ class Chaos:
 
 
 def survive(
-    events: list[str], trials: tuple[int, int], run: Run, launch_here: Run, start: Start, spec_file: SpecFile,
+    events: list[str], trials: tuple[int, int], run: Run, run_here: Run, launch_here: Run, start: Start, spec_file: SpecFile,
     small_disk: Path, tmp_path: Path, server: Wandb, seed: int,
 ) -> None:  # fmt: skip
     spec, store = chaos_spec(spec_file, *trials), small_disk / "store"
@@ -168,7 +168,8 @@ def survive(
     assert len(found) == count
     doubles = sum(len(rows) - len({row["epoch"] for row in rows}) for rows in found.values())
     assert found == histories(undisturbed)
-    assert run("table", "small", "--store", store).stdout == run("table", "small", "--store", undisturbed).stdout
+    table, expected = (run_here("table", "small", "--store", place).stdout for place in (store, undisturbed))
+    assert table == expected
 
     synced = run("sync", "small", "--store", store, preexec_fn=None, timeout=300)
     assert synced.returncode == 0, synced.stdout + synced.stderr
@@ -189,20 +190,34 @@ def survive(
 
 
 def test_a_sweep_survives_a_worker_a_driver_a_full_disk_and_a_failing_server(
-    run: Run, launch_here: Run, start: Start, spec_file: SpecFile, small_disk: Path, tmp_path: Path, wandb_server: Wandb
-) -> None:
+    run: Run,
+    run_here: Run,
+    launch_here: Run,
+    start: Start,
+    spec_file: SpecFile,
+    small_disk: Path,
+    tmp_path: Path,
+    wandb_server: Wandb,
+) -> None:  # fmt: skip
     events = ["worker_dies", "server_fails", "disk_is_full", "driver_dies"]
-    survive(events, (2, 3), run, launch_here, start, spec_file, small_disk, tmp_path, wandb_server, 5)
+    survive(events, (2, 3), run, run_here, launch_here, start, spec_file, small_disk, tmp_path, wandb_server, 5)
 
 
 @pytest.mark.long
 def test_forty_eight_trials_survive_everything_at_random_instants(
-    run: Run, launch_here: Run, start: Start, spec_file: SpecFile, small_disk: Path, tmp_path: Path, wandb_server: Wandb
-) -> None:
+    run: Run,
+    run_here: Run,
+    launch_here: Run,
+    start: Start,
+    spec_file: SpecFile,
+    small_disk: Path,
+    tmp_path: Path,
+    wandb_server: Wandb,
+) -> None:  # fmt: skip
     events = ["worker_dies", "server_hangs", "driver_dies", "disk_is_full", "everything_dies", "server_comes_back",
               "worker_dies", "node_dies", "server_fails", "driver_dies", "disk_is_full", "worker_dies",
               "everything_dies", "server_comes_back", "driver_dies", "node_dies"]  # fmt: skip
-    survive(events, (8, 6), run, launch_here, start, spec_file, small_disk, tmp_path, wandb_server, 11)
+    survive(events, (8, 6), run, run_here, launch_here, start, spec_file, small_disk, tmp_path, wandb_server, 11)
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])

@@ -86,9 +86,10 @@ def test_a_finished_sweep_does_not_import_ray(run_here: Run, spec_file: SpecFile
         name="one",
     )  # fmt: skip
     config = ["task=digits", "model=mlp", "optimizer=sgd", "scheduler=polyak", "epochs=1", "batch_size=1437"]
-    assert run_here("train", *config, "--store", tmp_path / "store").returncode == 0
+    assert run_here("train", *config, "--store", tmp_path / "store", "--wandb", "disabled").returncode == 0
     code = (
-        "import sys; from polysweep.cli import app; sys.argv[1:] = ['launch', sys.argv[1], '--store', sys.argv[2]]\n"
+        "import sys; from polysweep.cli import app\n"
+        "sys.argv[1:] = ['launch', sys.argv[1], '--store', sys.argv[2], '--wandb', 'disabled']\n"
         "try: app()\n"
         "except SystemExit as end: print(end.code, [m for m in ('ray', 'torch', 'wandb') if m in sys.modules])"
     )
