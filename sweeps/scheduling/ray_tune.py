@@ -122,8 +122,11 @@ class StackTrainable(tune.Trainable):
             self._run = None
 
 
-class Watcher(tune.Callback, tune.Stopper):
-    """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption."""
+class Watcher(tune.Stopper):
+    """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption.
+
+    It is a stopper, which sees every result, and no callback: for the first of these Tune imports W&B and MLflow.
+    """
 
     def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
         self._progress = progress
@@ -131,18 +134,11 @@ class Watcher(tune.Callback, tune.Stopper):
         self._offline = offline
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks into a snapshot that nothing here ever restores."""
+        """Tune pickles its stopper into a snapshot that nothing here ever restores."""
         return {}
 
-    def on_trial_result(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Trial],  # noqa: ARG002
-        trial: Trial,  # noqa: ARG002
-        result: dict[str, Any],
-        **_info: Any,
-    ) -> None:
-        """One epoch of a stack is done."""
+    def __call__(self, _trial_id: str, result: dict[str, Any]) -> bool:
+        """An epoch of a stack is done. Never stop one stack only."""
         if lost := result.get("lost"):
             self._interruption.give_up(f"{lost}; {RESUME}")
         rows = [RowProgress(**row) for row in result["rows"]]
@@ -150,17 +146,11 @@ class Watcher(tune.Callback, tune.Stopper):
         for row in rows:
             if self._offline and row.outcome in FINAL:
                 self._offline.ended(row.trial_id)
-
-    def on_step_end(self, iteration: int, trials: list[Trial], **_info: Any) -> None:  # noqa: ARG002
-        """Some time has passed."""
-        self._progress.tick()
-
-    def __call__(self, _trial_id: str, _result: dict[str, Any]) -> bool:
-        """Never stop one stack only."""
         return False
 
     def stop_all(self) -> bool:
-        """Stop when a signal has come, or the work cannot go on."""
+        """Some time has passed. Stop if a signal has come, or the work cannot go on."""
+        self._progress.tick()
         return self._interruption.is_over
 
 
@@ -172,7 +162,7 @@ class JobSearcher(Searcher):
         self._next = next_job
 
     def __getstate__(self) -> dict[str, Any]:
-        """As for the callbacks."""
+        """As for the stopper."""
         return {}
 
     def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
@@ -197,7 +187,7 @@ class Pruner(FIFOScheduler):
         self._update = update
 
     def __getstate__(self) -> dict[str, Any]:
-        """As for the callbacks."""
+        """As for the stopper."""
         return {}
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:  # noqa: ARG002

@@ -149,7 +149,6 @@ class Rounds:
             run_config=tune.RunConfig(
                 storage_path=self._folder,
                 stop=self._watcher,
-                callbacks=[self._watcher],
                 verbose=1 if self._options.verbose else 0,
                 failure_config=tune.FailureConfig(max_failures=INFRASTRUCTURE_RETRIES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),

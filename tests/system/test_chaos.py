@@ -143,8 +143,8 @@ class Chaos:
 
 
 def survive(
-    events: list[str], trials: tuple[int, int], run: Run, run_here: Run, launch_here: Run, start: Start, spec_file: SpecFile,
-    small_disk: Path, tmp_path: Path, server: Wandb, seed: int,
+    events: list[str], trials: tuple[int, int], run: Run, run_here: Run, launch_here: Run, start: Start,
+    spec_file: SpecFile, small_disk: Path, tmp_path: Path, server: Wandb, seed: int,
 ) -> None:  # fmt: skip
     spec, store = chaos_spec(spec_file, *trials), small_disk / "store"
     count = trials[0] * trials[1]

@@ -73,6 +73,7 @@ def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(m
     result = worker.step()
     assert result["done"] and result["rows"] == []
     interruption = Interruption()
-    watcher = Watcher(type("Quiet", (), {"update": lambda *_: None})(), interruption, None)  # type: ignore[arg-type]
-    watcher.on_trial_result(0, [], None, result)  # type: ignore[arg-type]
+    quiet = type("Quiet", (), {"update": lambda *_: None, "tick": lambda *_: None})()
+    watcher = Watcher(quiet, interruption, None)
+    assert not watcher("trial", result)
     assert watcher.stop_all() and interruption.lost.startswith("store/x: cannot be written: No space left on device; ")
