@@ -66,6 +66,13 @@ def test_a_part_that_fails_in_a_step_is_named_with_the_reason(lab: Path, setting
     assert f"error: {raised.value}".startswith(message)
 
 
+def test_logits_of_another_shape_are_refused_also_without_a_rehearsal(lab: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"'steps:too_few' gives logits \(32, 9\), expected \(images, classes\) = \(32, 10\)"
+    ):
+        next(train([own(model="steps:too_few", task="digits")]))
+
+
 def test_a_part_that_fails_is_found_before_anything_is_claimed(lab: Path, run: Run) -> None:
     settings = ["task=digits", "model=steps:too_few", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
     answer = run("train", *settings, "--store", "store", "--wandb", "disabled")
