@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import html
+import itertools
 import sys
 import tomllib
 from pathlib import Path
@@ -25,35 +26,43 @@ ROW, LEFT, TOP, TEXT, LANE, SHORTEST, WIDTH = 20, 250, 30, 440, 9, 12, 1060
 LONGEST_TEXT: Final = 100
 
 
-def rooms() -> list[str]:
-    """The names of the layers contract from top to bottom, without `polysweep.`."""
+def listed() -> list[str]:
+    """The modules of the layers contract from top to bottom, without `polysweep.`."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = [c for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
-    return [name.strip() for layer in contract["layers"] for name in layer.split(":")]
+    return [name.strip() for layer in contract["layers"] for name in layer.split("|")]
 
 
-def room_of(module: str, names: list[str]) -> str | None:
-    """The room that a module is in; None for the packages that hold the rooms.
+def rooms(modules: list[str]) -> list[str]:
+    """The packages of the modules; modules alone where others stand between those of one package."""
+    packages = [name.rpartition(".")[0] if name.count(".") > 1 else name for name in modules]
+    blocks = [package for package, _ in itertools.groupby(packages)]
+    whole = {package for package in blocks if blocks.count(package) == 1}
+    names = (package if package in whole else name for package, name in zip(packages, modules, strict=True))
+    return list(dict.fromkeys(names))
 
-    Raises `ValueError` for a file in no room: it has no place in the order of imports.
+
+def room_of(module: str, modules: list[str]) -> str | None:
+    """The room that a module is in; None for the packages.
+
+    Raises `ValueError` for a file without a place in the order of imports.
     """
     name = module.removeprefix("polysweep").removeprefix(".")
-    inside = [room for room in names if name == room or name.startswith(f"{room}.")]
-    if inside:
-        return max(inside, key=len)
+    if name in modules:
+        return next(room for room in rooms(modules) if name == room or name.startswith(f"{room}."))
     if (ROOT / "polysweep" / name.replace(".", "/")).is_dir():
         return None
     raise ValueError(f"{module} is in no layer of [tool.importlinter] in pyproject.toml")
 
 
-def imports_between(names: list[str]) -> dict[str, set[str]]:
+def imports_between(modules: list[str]) -> dict[str, set[str]]:
     """By room, the rooms that it imports."""
     graph = grimp.build_graph("polysweep", exclude_type_checking_imports=True, cache_dir=None)
-    imported: dict[str, set[str]] = {name: set() for name in names}
+    imported: dict[str, set[str]] = {name: set() for name in rooms(modules)}
     for module in sorted(graph.modules):
-        room = room_of(module, names)
+        room = room_of(module, modules)
         for target in graph.find_modules_directly_imported_by(module):
-            other = room_of(target, names)
+            other = room_of(target, modules)
             if room and other and room != other:
                 imported[room].add(other)
     return imported
@@ -101,9 +110,10 @@ def lanes(arrows: list[tuple[int, int]]) -> dict[tuple[int, int], int]:
 
 def draw() -> str:
     """The picture as SVG."""
-    names = rooms()
+    modules = listed()
+    names = rooms(modules)
     row = {name: number for number, name in enumerate(names)}
-    arrows = [(row[a], row[b]) for a, b in without_shortcuts(imports_between(names))]
+    arrows = [(row[a], row[b]) for a, b in without_shortcuts(imports_between(modules))]
     height = TOP + ROW * len(names) + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
