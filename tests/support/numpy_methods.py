@@ -140,3 +140,10 @@ def sasam(problem: Problem, x: Array, batches: Batches, lr: float) -> Iterator[A
         g = loss.grad(x + np.sqrt(eta) * s / np.linalg.norm(s), batch)
         previous, x = x, x - eta * g
         yield x
+
+
+def midpoints(problem: Problem) -> tuple[float, float]:
+    """Radius and step size of `oikonomou2025`, stochastic: half of what its guarantee allows."""
+    most, mu = problem.L_max, problem.mu
+    rho = 0.5 * mu / (most * (mu + 2 * most))
+    return rho, 0.5 * (mu - most * rho * (mu + 2 * most)) / (2 * most**2 * (2 * most**2 * rho**2 + 1))

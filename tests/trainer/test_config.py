@@ -15,6 +15,7 @@ from pydantic import Field
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
+from tests.support.cifar_images import CIFAR
 from tests.support.project import TINY
 
 finite = st.floats(0, 1e6, allow_nan=False)
@@ -167,9 +168,29 @@ def test_analysis_imports_no_torch() -> None:
     assert answer.stdout.strip() == "False"
 
 
-def test_the_trainer_imports_neither_sweeps_nor_analysis_nor_ray() -> None:
-    modules = "polysweep.trainer.train, polysweep.trainer.wandb_runs, polysweep.trainer.optimizers.sam"
-    unwanted = ("polysweep.sweeps", "polysweep.analysis", "ray")
-    code = f"import sys, {modules}; print([m for m in {unwanted} if m in sys.modules])"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 81}, "batch_size: 81 is larger than the 80"),
+        ({"batch_size": 65, "val_fraction": 0.2}, "batch_size: 65 is larger than the 64"),
+        (
+            {"val_fraction": 0.05},
+            "val_fraction: 0.05 of 80 training images of tests.support.mini_cifar:cifar10 leaves a class empty",
+        ),
+        ({"augmentation": "mixup"}, "augmentation"),
+    ],
+)
+def test_what_does_not_fit_the_data_is_refused_before_it_is_loaded(change: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrialConfig.parse({**CIFAR, **change})
+
+
+def test_digits_are_not_augmented() -> None:
+    with pytest.raises(ConfigError, match="augmentation: 'crop\\+flip' is not for digits; its own: none"):
+        TrialConfig.parse({**CIFAR, "task": "digits", "augmentation": "crop+flip"})
+
+
+def test_precision_is_part_of_a_trial() -> None:
+    values = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "polyak"}
+    ids = {TrialConfig.parse({**values, "precision": p}).trial_id for p in ("float32", "bfloat16", "float64", "tf32")}
+    assert len(ids) == 4

@@ -1,4 +1,4 @@
-"""What a user's own parts do in a step: tried before anything is claimed, seeded, stacked where vmap takes them."""
+"""What a user's own parts do in a step: tried before anything is claimed, stacked where vmap takes them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.rehearsal import refusal, rehearse
-from polysweep.trainer.train import train
 from tests.support.lab import lab as lab
 from tests.support.lab import own
 from tests.support.project import TINY
 from tests.support.results import records
-from tests.support.training import by_row
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -66,24 +64,12 @@ def test_a_part_that_fails_in_a_step_is_named_with_the_reason(lab: Path, setting
     assert f"error: {raised.value}".startswith(message)
 
 
-def test_logits_of_another_shape_are_refused_also_without_a_rehearsal(lab: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'steps:too_few' gives logits \(32, 9\), expected \(images, classes\) = \(32, 10\)"
-    ):
-        next(train([own(model="steps:too_few", task="digits")]))
-
-
 def test_a_part_that_fails_is_found_before_anything_is_claimed(lab: Path, run: Run) -> None:
     settings = ["task=digits", "model=steps:too_few", "optimizer=sgd", "scheduler=polyak", "epochs=1"]
     answer = run("train", *settings, "--store", "store", "--wandb", "disabled")
     assert answer.returncode == 2 and answer.stderr.startswith("error: model: 'steps:too_few' gives logits (8, 9)")
     assert len(answer.stderr.strip().splitlines()) == 1
     assert not records(lab / "store")
-
-
-def test_a_task_that_ignores_val_fraction_is_refused(lab: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'steps:keeps_all' holds out nothing for val_fraction = 0\.25"):
-        rehearse(TrialConfig.parse({**TINY, "task": "steps:keeps_all", "batch_size": 4, "val_fraction": 0.25}))
 
 
 def test_an_exit_in_the_middle_of_training_is_a_failure(lab: Path, run: Run) -> None:
@@ -100,22 +86,6 @@ def test_a_layer_that_does_not_know_bfloat16_is_found_before_anything_is_claimed
     rehearse(TrialConfig.parse(values))
     with pytest.raises(ConfigError, match="bfloat16 is not for a GroupNorm, which model 'steps:Grouped' has"):
         rehearse(TrialConfig.parse({**values, "precision": "bfloat16"}))
-
-
-def test_a_module_that_draws_as_it_trains_is_seeded_and_resumes_bitwise(lab: Path) -> None:
-    (row, other) = (TrialConfig.parse({**TINY, "model": "steps:Dropout", "seed": seed}) for seed in (0, 1))
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    whole = list(train([row]))
-    assert torch.equal(torch.rand(1), expected), "the global state is left alone"
-    first = next(train([row]))
-    rest = list(train([row], checkpoints=[first[0].checkpoint()]))
-    assert by_row([first, *rest], 0) == by_row(whole, 0)
-    assert by_row(whole, 0) != by_row(list(train([other])), 0)
-    captured = list(train([row], capture=lambda work: work))
-    assert by_row(captured, 0) == by_row(whole, 0), "neither warm-up nor capture draws"
-    assert "randomness" in refusal(row)
 
 
 def spec_of(lab: Path, model: str, stack: int) -> SweepSpec:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from polysweep.trainer import wandb_client
-from polysweep.trainer import wandb_runs as tracking
-from polysweep.trainer.folders import OwnFolder
 from polysweep.trainer.wandb_runs import Online
 from tests.support.loopback_wandb import Wandb
 from tests.support.wandb_runs import CONFIG, HISTORY, described
@@ -62,14 +59,3 @@ def test_a_process_that_only_asked_ends_in_bounded_time_too(wandb_server: Wandb)
     pid, _, said = done.stdout.partition(" ")
     assert said.startswith("the W&B server cannot be used") and done.stderr == ""
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_folders_of_processes_that_have_ended_are_removed_by_the_next(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with OwnFolder(tmp_path, tracking.FOLDER) as living, OwnFolder(tmp_path, tracking.FOLDER) as dead:
-        dead._lock.close()  # as the end of its process does
-        Online()
-        assert [path.name for path in tmp_path.iterdir()] == [living.path.name]
-    assert not list(tmp_path.iterdir())

@@ -71,16 +71,6 @@ def test_what_a_rule_remembers_is_in_the_checkpoint(lab: Path, width: int) -> No
         assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_mixed_stack_selects_by_row(lab: Path) -> None:
-    """DecSPS beside Polyak and a constant step size: a row is bitwise the same with other neighbours."""
-    mine = own(scheduler="my_lab.rules:DecSPS")
-    polyak, constant = own(), own(scheduler="constant", lr=0.1)
-    together = list(train([mine, polyak, constant]))
-    reordered = list(train([constant, constant, mine]))
-    a, b = together[-1][0].checkpoint()["row"], reordered[-1][2].checkpoint()["row"]
-    assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def test_the_declared_version_is_part_of_the_id(lab: Path) -> None:
     before = own(scheduler="my_lab.rules:DecSPS").trial_id
     assert own(scheduler="my_lab.rules:DecSPS").trial_id == before
@@ -135,13 +125,6 @@ def test_a_part_that_cannot_be_used_is_named_with_the_reason(lab: Path, field: s
     with pytest.raises(ConfigError, match=message) as raised:
         own(**{field: name})
     assert raised.value.key == field
-
-
-def test_an_option_of_the_wrong_name_or_type_is_named(lab: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'my_lab.nets:convnet' has no option 'width'; its options: channels"):
-        own(model="my_lab.nets:convnet", model_options={"width": 3})
-    with pytest.raises(ConfigError, match=r"model_options.channels: .*\(got 'many'\)"):
-        own(model="my_lab.nets:convnet", model_options={"channels": "many"})
 
 
 def test_a_mistake_in_a_spec_is_one_line_with_file_and_line(lab: Path, run_here: Run) -> None:

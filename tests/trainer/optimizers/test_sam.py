@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,8 +14,6 @@ from torch.nn import functional as F
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.passes import LossAndGrad
-from polysweep.trainer.schedulers.cosine import cosine
-from polysweep.trainer.schedulers.polyak import polyak
 from polysweep.trainer.schedulers.scheduler import Gamma, StepContext
 from tests.support.reference import Oracle, update
 from tests.support.stacks import SCHEDULERS, config, flat_buffers, load, mini_batches, plain_module, stack_of
@@ -77,23 +74,6 @@ def test_radius_schedules_agree_with_the_transcription(schedule: str) -> None:
         if step == 9:
             break
     assert np.abs(stack.theta[0].numpy() - x).max() < 1e-12
-
-
-def test_momentum_is_that_of_torch() -> None:
-    row = config(optimizer="sgd", scheduler="constant", momentum=0.9, model="mlp", precision="float64")
-    stack = stack_of(row)
-    module = plain_module(stack)
-    load(module, stack)
-    sgd = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    for _, step, images, labels in mini_batches(stack):
-        sgd.zero_grad()
-        F.cross_entropy(module(images[0]), labels[0]).backward()
-        sgd.step()
-        stack.step(images, labels, step)
-        if step == 49:
-            break
-    expected = nn.utils.parameters_to_vector(module.parameters())
-    torch.testing.assert_close(stack.theta[0], expected, rtol=0, atol=1e-12)
 
 
 def published(module: nn.Module, row: TrialConfig) -> SAM_SPS:
@@ -163,43 +143,7 @@ def test_radius_zero_is_bitwise_sgd(optimizer: str, scheduler: str) -> None:
     assert torch.equal(at_zero.buffers.counters, sgd.buffers.counters)
 
 
-def test_statistics_of_both_passes_differ_from_those_of_the_first() -> None:
-    both, first = stack_of(config()), stack_of(config(batchnorm_statistics="first"))
-    _, step, images, labels = next(mini_batches(both))
-    both.step(images, labels, step)
-    first.step(images, labels, step)
-    assert torch.equal(both.theta, first.theta)
-    assert not torch.equal(both.buffers.floats, first.buffers.floats)
-    assert set(both.buffers.counters.unique().tolist()) == {2}
-    assert set(first.buffers.counters.unique().tolist()) == {1}
-
-
 # Exact answers.
-
-
-def tensors(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def test_polyak_solves_a_quadratic_as_the_formula_says() -> None:
-    """f(e) = 2, l = 1, grad = (2, 0), perturbation = (0.25, 7): gamma = (2 - 1 - 0.5) / 4 = 0.125."""
-    rule = polyak(tensors(2), tensors(1), tensors(2, 0).view(1, 2), tensors(0.25, 7).view(1, 2), tensors(1))
-    assert rule.value.tolist() == [0.125]
-    assert not rule.capped.any() and not rule.zeroed.any()
-
-
-def test_polyak_counts_cap_and_safeguard() -> None:
-    grad = tensors(1, 1, 1).view(3, 1)
-    rule = polyak(tensors(5, 0.5, -1), tensors(0, 0, 0), grad, torch.zeros_like(grad), tensors(1, 1, 1))
-    assert rule.value.tolist() == [1.0, 0.5, 0.0]
-    assert rule.capped.tolist() == [True, False, False]
-    assert rule.zeroed.tolist() == [False, False, True]
-
-
-def test_polyak_at_a_zero_gradient_is_the_cap_or_zero_and_never_nan() -> None:
-    zero = torch.zeros(3, 2, dtype=torch.float64)
-    rule = polyak(tensors(1, 0, -1), tensors(0, 0, 0), zero, zero, tensors(0.7, 0.7, 0.7))
-    assert rule.value.tolist() == [0.7, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "usam", "sam"])
@@ -220,11 +164,3 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
     assert all(torch.equal(theta, stack.theta) for theta in at)
     assert torch.equal(result.theta, stack.theta)
     assert result.gamma.value.tolist() == [gamma]
-
-
-def test_cosine_equals_the_papers_recursion() -> None:
-    gamma, low, epochs = 0.1, 0.001, 100
-    for t in range(epochs):
-        assert abs(cosine(0.1, low, t, epochs) - gamma) < 1e-15
-        gamma = low + (gamma - low) * (1 + math.cos((t + 1) * math.pi / epochs)) / (1 + math.cos(t * math.pi / epochs))
-    assert cosine(0.1, low, epochs, epochs) == low

@@ -1,22 +1,17 @@
-"""bfloat16 products, float32 all else; layouts and switches of torch."""
+"""bfloat16 products, float32 all else."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.device import check_device, check_precision
-from polysweep.trainer.errors import ConfigError, UserError
+from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.stack.bfloat16 import use_bfloat16
 from polysweep.trainer.stack.stack import Stack
 from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.images import Images, Normalisation
-from polysweep.trainer.train import train, use_settings_of
+from polysweep.trainer.train import train
 from tests.support.stacks import config
 from tests.support.training import by_row, configs
 
@@ -84,61 +79,3 @@ def test_bfloat16_continues_bitwise() -> None:
 def test_a_layer_that_does_not_know_bfloat16_is_named() -> None:
     with pytest.raises(ConfigError, match=r"bfloat16 is not for a LayerNorm, which model 'x' has; its layers:"):
         use_bfloat16(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), "model 'x'", stacked=False)
-
-
-def test_a_device_without_the_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"precision: tf32 needs an NVIDIA GPU since Ampere, not this cpu"):
-        check_precision("tf32", "cpu")
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    with pytest.raises(ConfigError, match=r"precision: bfloat16 needs a CPU with AVX-512"):
-        check_precision("bfloat16", "cpu")
-    check_precision("float64", "cpu")
-
-
-def test_an_unknown_device_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UserError, match=r"--device: 'gpu' is not on this machine; expected one of cpu"):
-        check_device("gpu")
-
-
-def test_tf32_is_off_unless_the_config_asks_for_it() -> None:
-    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    try:
-        for precision, expected in (("tf32", True), ("float32", False), ("bfloat16", False)):
-            use_settings_of(precision)
-            assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is expected
-        assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-
-
-def test_precision_is_part_of_a_trial() -> None:
-    values = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "polyak"}
-    ids = {TrialConfig.parse({**values, "precision": p}).trial_id for p in ("float32", "bfloat16", "float64", "tf32")}
-    assert len(ids) == 4
-
-
-FAULTS = """
-import ctypes, resource, sys, torch
-from polysweep.trainer.device import M_MMAP_THRESHOLD, keep_freed_memory
-if sys.argv[1] == "kept" and not keep_freed_memory():
-    sys.exit("glibc did not take it")
-if sys.argv[1] == "given back":  # by itself glibc does it or not, as the blocks happen to lie
-    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**17)
-def step():
-    return [torch.zeros(2_000_000) for _ in range(8)]
-for _ in range(3):
-    step()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def test_freed_memory_stays_in_the_process() -> None:
-    """Eight tensors of 8 MB, ten times: 156,000 pages are asked for again, or none."""
-    faults = {
-        how: int(subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True).stdout)
-        for how in ("kept", "given back")
-    }
-    assert faults["kept"] < 1000 < faults["given back"]

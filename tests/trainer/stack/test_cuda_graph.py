@@ -1,4 +1,4 @@
-"""The captured step, as far as that goes without a GPU: fixed tensors, no host sync, the same numbers."""
+"""The captured step, as far as that goes without a GPU: fixed tensors, the same numbers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ import pytest
 import torch
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.epoch import EpochRunner
 from polysweep.trainer.stack.cuda_graph import Replay
-from polysweep.trainer.stack.stack import Stack
-from polysweep.trainer.tasks.augmentation import cut_out
-from polysweep.trainer.tasks.loading import load_task
 from polysweep.trainer.train import train
 from tests.support import mini_cifar
 from tests.support.project import TINY
-from tests.support.stacks import config
 from tests.support.training import by_row, configs
 
 
@@ -119,27 +114,6 @@ def test_warm_up_and_capture_are_no_steps() -> None:
     for amount in (1.0, 10.0):
         replay(torch.full((2,), amount))
     assert state[0].tolist() == [11.0, 11.0]
-
-
-@pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("scheduler", ["constant", "cosine", "polyak"])
-def test_a_step_never_asks_the_device_for_a_value(width: int, scheduler: str) -> None:
-    """On the meta device there are no values: whatever would wait for one raises."""
-    changes = {"momentum": 0.9, "label_smoothing": 0.1, "rho_schedule": "inverse", "batchnorm_statistics": "first"}
-    rows = [config(scheduler=scheduler, seed=n, optimizer=("usam", "sam")[n], **changes) for n in range(width)]
-    stack = Stack(rows, load_task(rows[0]), "meta")
-    runner = EpochRunner(stack)
-    runner._augments = True  # digits are not augmented: crops and flips are to be seen here too
-    before = stack.theta
-    runner.rehearse(64)
-    assert stack.theta.is_meta and stack.theta is not before
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        bool(stack.active.any())
-
-
-def test_cutout_never_asks_the_device_for_a_value() -> None:
-    images, draws = torch.zeros(4, 3, 32, 32, device="meta"), torch.zeros(4, 5, dtype=torch.int16, device="meta")
-    assert cut_out(images, draws, 16).is_meta
 
 
 def test_a_finished_runner_holds_no_graph() -> None:

@@ -1,8 +1,7 @@
-"""CIFAR's files: decoded once, fetched, damaged; held-out splits."""
+"""CIFAR's files: decoded once, fetched, damaged."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import shutil
 import subprocess
@@ -18,12 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.errors import ConfigError, DataError
+from polysweep.trainer.errors import DataError
 from polysweep.trainer.tasks import cifar as cifar_module
-from polysweep.trainer.tasks.loading import load_task
 from tests.support import mini_cifar
-from tests.support.cifar_images import CIFAR
 from tests.support.cifar_images import data as data
 
 
@@ -189,41 +185,3 @@ def test_a_path_that_is_a_file_cannot_be_the_data_folder(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file: it is a file, expected the folder of the data sets"):
         mini_cifar.cifar10.prepare(tmp_path / "file")
-
-
-def test_the_held_out_set_is_stratified_and_the_same_for_every_seed(data: Path) -> None:
-    one = load_task(TrialConfig.parse({**CIFAR, "val_fraction": 0.2, "seed": 1}), data)
-    two = load_task(TrialConfig.parse({**CIFAR, "val_fraction": 0.2, "seed": 2}), data)
-    assert one.val is not None and two.val is not None
-    assert torch.equal(one.val.rows, two.val.rows)
-    assert one.val.labels[one.val.rows].bincount().tolist() == [2] * 8
-    assert one.train.labels[one.train.rows].bincount().tolist() == [8] * 8
-    assert sorted([*one.val.rows.tolist(), *one.train.rows.tolist()]) == list(range(80))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"batch_size": 81}, "batch_size: 81 is larger than the 80"),
-        ({"batch_size": 65, "val_fraction": 0.2}, "batch_size: 65 is larger than the 64"),
-        (
-            {"val_fraction": 0.05},
-            "val_fraction: 0.05 of 80 training images of tests.support.mini_cifar:cifar10 leaves a class empty",
-        ),
-        ({"augmentation": "mixup"}, "augmentation"),
-    ],
-)
-def test_what_does_not_fit_the_data_is_refused_before_it_is_loaded(change: dict, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        TrialConfig.parse({**CIFAR, **change})
-
-
-def test_digits_are_not_augmented() -> None:
-    with pytest.raises(ConfigError, match="augmentation: 'crop\\+flip' is not for digits; its own: none"):
-        TrialConfig.parse({**CIFAR, "task": "digits", "augmentation": "crop+flip"})
-
-
-def test_cifar_is_augmented_as_in_the_paper_by_default() -> None:
-    config = TrialConfig.parse({**CIFAR, "task": "cifar10", "model": "resnet20"})
-    assert config.augmentation == "crop+flip"
-    assert "augmentation" not in json.dumps(config.canonical())
