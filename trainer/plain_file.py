@@ -10,7 +10,6 @@ from typing import Final
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
@@ -26,11 +25,14 @@ def read_plain_file(path: str | Path, largest: int | None = None) -> bytes:
 
     Raises `NotPlainError` for anything else, other `OSError` as `open` does, and `ValueError` for a path with a NUL.
     """
-    # O_NONBLOCK: to open a FIFO would wait for a writer for ever.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123  # quick
-        seen = os.fstat(file.fileno())
-        if not stat.S_ISREG(seen.st_mode):
-            raise NotPlainError(errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(seen.st_mode), 'no plain file')}")
-        if largest is not None and seen.st_size > largest:
-            raise NotPlainError(errno.EFBIG, f"it has {seen.st_size} bytes, more than {largest}")
-        return file.read()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # else a FIFO would wait for a writer
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotPlainError(errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'no plain file')}")
+        if largest is not None and status.st_size > largest:
+            raise NotPlainError(errno.EFBIG, f"it has {status.st_size} bytes, more than {largest}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)

@@ -29,6 +29,14 @@ def test_neither_a_fifo_nor_a_device_is_waited_for(tmp_path: Path) -> None:
         assert raised.value.strerror == reason
 
 
+def test_a_folder_is_named_as_one_and_nothing_stays_open(tmp_path: Path) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(5):
+        with pytest.raises(NotPlainError, match="it is a folder"):
+            read_plain_file(tmp_path)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
 def test_what_cannot_be_opened_is_the_error_of_open(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_plain_file(tmp_path / "none")

@@ -116,7 +116,7 @@ def test_a_launched_spec_is_read_as_it_was_taken() -> None:
         (os.mkfifo, "cannot be read: it is a FIFO"),
         (lambda p: p.symlink_to("/dev/zero"), "cannot be read: it is a device"),
         (lambda p: p.symlink_to(p), "cannot be read: Too many levels"),
-        (Path.mkdir, "cannot be read: (it is a folder|Is a directory)"),
+        (Path.mkdir, "cannot be read: it is a folder"),
         (lambda p: p.write_bytes(GOOD.encode("utf-16")), r"file.yaml:1: not UTF-8 text: byte 0xff"),
         (lambda p: p.write_bytes(GOOD.encode() + b"\n\xe9"), r"file.yaml:16: not UTF-8 text: byte 0xe9"),
         (lambda p: p.write_bytes(b"a: 1\n" * 200_000), "cannot be read: it has 1000000 bytes, more than 524288"),
