@@ -77,18 +77,18 @@ class LocalFiles(Files):
     def _create_without_links(self, target: Path, content: bytes) -> bool:
         """A reader may see the file before its content, or for ever without it if its writer dies in between."""
         try:
-            file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            file = target.open("xb")
         except FileExistsError:
             return False
         try:
-            os.write(file, content)
-            os.fsync(file)
+            with file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError:
             with suppress(OSError):
                 target.unlink()
             raise
-        finally:
-            os.close(file)
         self._sync_folder(target.parent)
         return True
 
