@@ -25,6 +25,8 @@ POLL_SECONDS: Final = 2.0
 LOOKS: Final = 30
 LOST_SECONDS: Final = 40.0
 """How long a cluster may be silent; Ray itself would end the process without a word after 60."""
+ATTEMPTS: Final = 3
+TIMED_OUT: Final = "timed out during startup"
 _NEEDED: Final = {
     "gcs_server": r"gcs/gcs_server",
     "raylet": r"raylet/raylet",
@@ -45,7 +47,7 @@ def local_ray(folder: str, options: dict[str, Any], lost: Callable[[str], None])
     has_ended = threading.Event()
     try:
         with _marked(mark), shielded():
-            ray.init(address="local", num_cpus=usable_cpus(), include_dashboard=False, _temp_dir=folder, **options)
+            _start(mark, folder, options)
         threading.Thread(target=_watch_processes, args=(mark, has_ended, lost), name="ray", daemon=True).start()
         yield
     finally:
@@ -57,6 +59,19 @@ def local_ray(folder: str, options: dict[str, Any], lost: Callable[[str], None])
             guard.stdin.write(b"\n")
             guard.stdin.close()
             guard.wait(5.0)
+
+
+def _start(mark: str, folder: str, options: dict[str, Any]) -> None:
+    """Start Ray; again if the machine is so busy that the 30 s run out which Ray gives its processes."""
+    for attempt in count(1):
+        try:
+            ray.init(address="local", num_cpus=usable_cpus(), include_dashboard=False, _temp_dir=folder, **options)
+        except Exception as error:  # Ray has no type of its own for it
+            if TIMED_OUT not in str(error) or attempt == ATTEMPTS:
+                raise
+            reaper.kill(reaper.marked(mark))
+        else:
+            return
 
 
 @contextmanager

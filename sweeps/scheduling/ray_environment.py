@@ -11,6 +11,7 @@ SILENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints a table even when told to be silent
+    "RAY_gcs_server_port_wait_time_s": "120",  # its 30 s are not enough on a busy machine
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": str(10**9),  # Tune's own snapshot is never restored
