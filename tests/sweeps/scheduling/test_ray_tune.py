@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import Searcher
+
+from polysweep.sweeps.job import RowProgress
+from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner
 from polysweep.sweeps.store.files import OutOfReachError
 
 
@@ -27,3 +33,23 @@ def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(m
     watcher = Watcher(quiet, interruption, None)
     assert not watcher("trial", result)
     assert watcher.stop_all() and interruption.lost.startswith("store/x: cannot be written: No space left on device; ")
+
+
+def test_tune_gets_the_jobs_in_order_and_is_told_when_there_is_none() -> None:
+    jobs: list[dict[str, Any]] = [{"jobs": [1]}, {"jobs": [2]}]
+    searcher = JobSearcher(lambda: jobs.pop(0) if jobs else None)
+    assert [searcher.suggest(str(number)) for number in range(3)] == [{"jobs": [1]}, {"jobs": [2]}, Searcher.FINISHED]
+    assert searcher.__getstate__() == {}, "nothing of the launch is pickled"
+
+
+def test_a_job_is_stopped_by_tune_once_its_point_has_been_ended() -> None:
+    seen: list[RowProgress] = []
+
+    def update(rows: list[RowProgress]) -> list[str]:
+        seen.extend(rows)
+        return [row.trial_id for row in rows if row.epoch == 3]
+
+    pruner = Pruner(update)
+    rows = [RowProgress("a", epoch, "running", {"test/top1": 0.5}) for epoch in (2, 3)]
+    answers = [pruner.on_trial_result(None, None, {"rows": [vars(row)]}) for row in rows]  # type: ignore[arg-type]
+    assert answers == [TrialScheduler.CONTINUE, TrialScheduler.STOP] and seen == rows

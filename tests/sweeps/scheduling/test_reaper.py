@@ -36,3 +36,19 @@ def test_what_a_launch_leaves_behind_is_killed_also_what_does_not_hear(
     assert left.wait(30) == -signal.SIGKILL
     assert guard.wait(30) == 0 and not folder.exists()
     left.stdout.close()
+
+
+def test_a_process_is_known_by_the_mark_in_its_environment_and_dead_as_a_zombie() -> None:
+    own = uuid.uuid4().hex
+    command = [sys.executable, "-IS", "-c", "input()"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, reaper.MARK: own})
+    try:
+        assert reaper.marked(own) == {child.pid: f"{' '.join(command)} "} and reaper.is_alive(child.pid)
+        assert reaper.marked(own, "ANOTHER_VARIABLE") == {}
+        reaper.kill([child.pid])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not reaper.is_alive(child.pid), "it is a zombie until its parent asks for it"
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == -signal.SIGKILL

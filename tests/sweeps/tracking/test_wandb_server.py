@@ -6,7 +6,7 @@ import pytest
 
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import upload
-from polysweep.sweeps.tracking.wandb_server import Server
+from polysweep.sweeps.tracking.wandb_server import Server, ServerRun
 from polysweep.trainer.errors import UserError
 from tests.support.finished_trials import FLATS, IDS
 from tests.support.finished_trials import store as store
@@ -23,3 +23,27 @@ def test_an_answer_that_cannot_be_read_is_not_taken_for_nothing(store: Store, wa
     with pytest.raises(UserError, match="does not list"):
         upload(store, FLATS)
     assert len(wandb_server.dump()["runs"]) == 1, "nothing was uploaded"
+
+
+@pytest.mark.parametrize(
+    ("run", "asked", "missing"),
+    [
+        (ServerRun(3, 3, "finished", frozenset({"s"}), "finished"), (3, "finished", ["s"]), ""),
+        (ServerRun(2, 2, "finished", frozenset({"s"}), "finished"), (3, "finished", ["s"]), "rows"),
+        (ServerRun(3, 3, "finished", frozenset({"s"}), "finished"), (3, "diverged", ["s"]), "end"),
+        (ServerRun(3, 3, "crashed", frozenset({"s"}), "finished"), (3, "finished", ["s"]), "end"),
+        (ServerRun(3, 3, "failed", frozenset({"s"}), "failed"), (3, "failed", ["s"]), ""),
+        (ServerRun(3, 3, "failed", frozenset({"s"}), "failed"), (3, "running", ["s"]), "end"),
+        (ServerRun(3, 3, "preempted", frozenset({"s"}), None), (3, "running", ["s"]), ""),
+        (ServerRun(3, 3, "finished", frozenset({"s"}), "finished"), (3, "finished", ["s", "t"]), "tags"),
+    ],
+)
+def test_what_a_run_lacks_of_its_trial(run: ServerRun, asked: tuple[int, str, list[str]], missing: str) -> None:
+    assert run.lacks(*asked) == missing
+    assert not run.has_hole and not run.has_repeats
+
+
+def test_a_hole_and_a_repeat_are_seen_by_the_last_rows_step() -> None:
+    hole, repeat = (ServerRun(rows, 3, "finished", frozenset(), "finished") for rows in (2, 4))
+    assert (hole.has_hole, hole.has_repeats) == (True, False)
+    assert (repeat.has_hole, repeat.has_repeats) == (False, True)
