@@ -66,3 +66,9 @@ SMALL: dict[str, Any] = {"seeds": 1, "tuned": [], "variants": [{"scheduler": {"v
 LASTING: dict[str, Any] = {**SMALL, "parameters": {
     "task": {"value": "digits"}, "model": {"value": "resnet8"}, "optimizer": {"value": "usam"}, "rho": {"value": 0.1},
     "batch_size": {"value": 256}, "epochs": {"value": 400}}}  # fmt: skip
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.history import HISTORY_COLUMNS
@@ -16,6 +18,7 @@ from polysweep.trainer.wandb_runs import Run, describe
 from tests.support.project import TINY
 
 CONFIG = TrialConfig.parse({**TINY, "weight_decay": 5e-4})
+FLAT = {CONFIG.trial_id: CONFIG.flat()}
 HISTORY = [{"epoch": e, "step": 6 * e, "train/loss": 1 / e, "val/loss": None, "partial": False} for e in (1, 2, 3)]
 
 
@@ -49,6 +52,11 @@ def put(store: Store, rows: int, outcome: str = "finished", config: TrialConfig 
     record = {"outcome": outcome, "width": 1, "epoch": rows, "wandb": None, "ended": 1.8e9 + rows, "error": "oh"}
     now = {"outcome": outcome, "epoch": rows, "ended": 1.8e9 + rows, **more}
     store.write_record(config.trial_id, {**record, **old, **now})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
 
 
 # Online.

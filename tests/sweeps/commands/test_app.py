@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from polysweep.cli import app
 from polysweep.trainer.history import HISTORY_COLUMNS
 from tests.support.commands import assert_user_error
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import by_lr, sweep
 from tests.support.specs import GOOD, WRONG
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -91,12 +95,6 @@ def test_a_wrong_argument_is_named(run_here: Run, tmp_path: Path, arguments: lis
     assert_user_error(run_here(*arguments), *words)
 
 
-def test_more_cores_than_there_are_is_refused_before_ray_is_started(run_here: Run, tmp_path: Path) -> None:
-    (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
-    answer = run_here("launch", "file.yaml")
-    assert answer.returncode == 2 and "launch.cpus: 4096" in answer.stderr and "Traceback" not in answer.stderr
-
-
 def test_plan_and_status_print_one_json_object(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD)
     planned = json.loads(run_here("plan", "file.yaml", "--store", "store", "--json").stdout)
@@ -150,15 +148,6 @@ def test_a_cosine_that_never_falls_is_refused_with_the_reason(
     assert run_here("train", *settings).returncode == 2
 
 
-def test_what_may_not_be_meant_is_warned_of(run_here: Run, tmp_path: Path) -> None:
-    polyak = GOOD.replace("epochs: {value: 2}", "epochs: {value: 2}\n  momentum: {values: [0.0, 0.9]}")
-    assert polyak != GOOD
-    (tmp_path / "file.yaml").write_text(polyak)
-    answer = run_here("plan", "file.yaml")
-    assert answer.returncode == 0
-    assert answer.stderr.count("warning: momentum with scheduler polyak: the step size is derived") == 1
-
-
 def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run_here: Run, tmp_path: Path) -> None:
     """It held cosine rows that are refused now; what was recorded of them stays readable."""
     cosine = GOOD.replace("{value: constant}, lr:", "{value: cosine}, lr_min: {value: 0.1}, lr:")
@@ -186,6 +175,16 @@ def test_a_sweep_launched_by_an_older_version_is_read_and_not_launched_again(run
     assert {path: path.read_bytes() for path in before} == before, "nothing is rewritten"
 
 
-def test_the_store_comes_from_the_environment(run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POLYSWEEP_STORE", str(tmp_path / "elsewhere"))
-    assert "elsewhere" in run_here("status", "any").stderr
+@pytest.mark.usefixtures("fresh_client")
+def test_the_command_tries_deleted_runs_again_when_it_is_told_to(
+    tmp_path: Path, wandb_server: Wandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, bool]] = []
+    monkeypatch.setattr(
+        "polysweep.sweeps.tracking.sync.sync",
+        lambda name, trials, _store, _say, *, again: asked.append((name, len(trials), again)) or 0,
+    )
+    sweep(tmp_path, by_lr)
+    for extra in ([], ["--again"]):
+        assert CliRunner().invoke(app, ["sync", "made", "--store", str(tmp_path), *extra]).exit_code == 0
+    assert asked == [("made", 24, False), ("made", 24, True)]

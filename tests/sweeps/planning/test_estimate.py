@@ -43,3 +43,13 @@ def test_time_and_cost_come_from_finished_trials_of_the_same_signature_on_the_sa
     assert (found.stacks, found.known, found.trials) == (3, 3, 6)
     assert found.device_hours == pytest.approx(18 / 3600) and found.wall_hours == pytest.approx(9 / 3600)
     assert found.spent_hours == pytest.approx(18 / 3600)
+
+
+def test_an_estimate_beyond_any_calendar_is_in_years() -> None:
+    base = {"device": "a CPU", "unit": "core", "stacks": 1, "known": 1, "trials": 1, "slots": 1, "spent_hours": 0.0}
+    for hours, text in (
+        (1.5, "about 1:30:00 with"),
+        (30.0, "about 1 day, 6:00:00 with"),
+        (1e300, "about 1.14e+296 years"),
+    ):
+        assert text in str(Estimate(**base, wall_hours=hours, device_hours=hours))  # type: ignore[arg-type]

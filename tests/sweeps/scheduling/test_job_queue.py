@@ -1,13 +1,20 @@
-"""Points and decisions of a search, as a launch makes them."""
+"""Points and decisions of a search, as a launch makes them, and what it reads while it waits."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from polysweep.sweeps.scheduling import job_queue as decisions
+from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.files import Files
 from polysweep.sweeps.store.store import Store
+from tests.support.claimed import RECORD
 
 SpecFile = Callable[..., Path]
 
@@ -28,3 +35,33 @@ def test_decisions_about_points_are_kept_before_they_are_acted_on(tmp_path: Path
     assert len(ids) == 4 and len(set.union(*ids)) == 8
     assert len(Store(str(tmp_path / "store")).search.suggestions("small")) == 4
     assert supplies[0].next() is None, "four points of two seeds are all that run_cap allows"
+
+
+def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    values = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 2}
+    spec = SweepSpec.parse(json.dumps({"parameters": {k: {"value": v} for k, v in values.items()} | {
+        "rho": {"values": [0.1, 0.2, 0.3, 0.4]}}}), "x.yaml")  # fmt: skip
+    store.write_sweep(spec)
+    *ended, going = [trial.trial_id for trial in spec.trials]
+    for trial_id in ended:
+        store.write_record(trial_id, {"outcome": "finished", "width": 1, "epoch": 2})
+    claim = store.claim(going)
+    assert claim is not None
+    store.write_record(going, {**RECORD, "claim": 1}, claim.fence)
+    supply = JobQueue(spec, Store(str(tmp_path)), "")
+    assert [state.state for state in supply.states().values()] == ["finished"] * 3 + ["running"]
+    touched: list[str] = []
+    for name in ("_read", "_names"):
+        real = getattr(type(store.files), name)
+
+        def noted(self: Files, path: str, real: Any = real) -> Any:
+            touched.append(path.removeprefix(f"{tmp_path}/"))
+            return real(self, path)
+
+        monkeypatch.setattr(type(store.files), name, noted)
+    assert [state.state for state in supply.states().values()] == ["finished"] * 3 + ["running"]
+    lease = f"leases/{claim.lease.id}.json"
+    assert sorted(touched) == sorted(
+        [f"trials/{going}/record.json", f"trials/{going}/claim-1.json", lease, f"sweeps/{spec.name}/ended"]
+    )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from polysweep.sweeps.scheduling.ray_errors import cause_of, is_memory, one_line_errors
@@ -57,11 +54,3 @@ def test_an_error_that_is_not_rays_is_raised_as_it_is() -> None:
             raise StoreError("store: cannot be written")
         except StoreError as error:
             raise RuntimeError("Tune has wrapped it") from error
-
-
-def test_the_names_of_rays_that_are_not_public_are_there() -> None:
-    """`local_ray` makes Ray kill what it would ask to end; without this method it would wait a second for each."""
-    from ray._private import services
-
-    assert issubclass(services.ConsolePopen, subprocess.Popen)
-    assert "process.terminate()" in (Path(services.__file__).parent / "node.py").read_text()

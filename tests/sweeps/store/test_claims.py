@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 import json
+import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from polysweep.sweeps.job import Job
-from polysweep.sweeps.scheduling.job_queue import JobQueue
-from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store import claims as claims_module
 from polysweep.sweeps.store.checkpoints import write_checkpoint
 from polysweep.sweeps.store.claims import Claim
-from polysweep.sweeps.store.files import Files, NotOursError, StoreError
-from polysweep.sweeps.store.record import mark_wandb
+from polysweep.sweeps.store.files import Files, NotOursError
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.worker import heartbeat as watch_module
 from polysweep.sweeps.worker.stack_run import StackRun
-from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import HISTORY_COLUMNS
-
-ID = "0123456789abcdef"
-ROW = {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": 1, "step": 9, "partial": False}
-RECORD = {"outcome": "running", "width": 1, "epoch": 1}
-
-
-def write_all(store: Store, claim: Claim, epochs: int) -> None:
-    """A save: history, checkpoint, record."""
-    store.write_history(ID, [{**ROW, "epoch": epoch + 1} for epoch in range(epochs)], claim.fence)
-    write_checkpoint(store, ID, {"trial_id": ID, "epoch": epochs}, claim.fence)
-    store.write_record(ID, {**RECORD, "epoch": epochs}, claim.fence)
-
-
-def contents(store: Store) -> dict[str, bytes | None]:
-    names = ("history.parquet", "checkpoint.pt", "record.json")
-    return {name: store.files.read(f"trials/{ID}/{name}") for name in names}
-
+from tests.support.claimed import ID, RECORD, ROW, contents, job, write_all
 
 WRITES: list[Callable[[Store, Claim], None]] = [
     lambda store, claim: store.write_history(ID, [ROW], claim.fence),
@@ -64,83 +47,6 @@ def test_every_write_of_a_superseded_claim_is_refused(root: str, write: Callable
     write_all(new, successor, 3)
 
 
-def test_locally_the_storage_refuses_before_the_successor_has_written_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also in the middle of a write: the data is on the disk, the rename is yet to come."""
-    store = Store(str(tmp_path))
-    superseded = store.claim(ID)
-    assert superseded is not None
-    write_all(store, superseded, 1)
-    before = contents(store)
-    real, taken = os.fsync, []
-
-    def overtaken(file: int) -> None:
-        real(file)
-        if not taken:
-            taken.append(True)
-            taken.append(Store(str(tmp_path)).claim(ID, supersedes=1))
-
-    monkeypatch.setattr(os, "fsync", overtaken)
-    with pytest.raises(NotOursError):
-        store.write_record(ID, {**RECORD, "epoch": 7}, superseded.fence)
-    assert taken[1] is not None and contents(store) == before
-    assert [name for name in store.files.names(f"trials/{ID}") if name.startswith(".")] == [
-        taken[1].fence.path.rpartition("/")[2]
-    ], "nothing of the superseded writer stays"
-
-
-def test_an_object_store_lets_the_holder_go_on_after_an_answer_was_lost(s3: str) -> None:
-    """The holder's own write is in the store, but it never heard of it: its next one is not refused."""
-    store = Store(f"{s3}/store")
-    claim = store.claim(ID)
-    assert claim is not None
-    store.write_record(ID, RECORD, claim.fence)
-    claim.fence.tags["record.json"] = '"0123456789abcdef0123456789abcdef"'  # of what it thinks is there
-    store.write_record(ID, {**RECORD, "epoch": 2}, claim.fence)
-    assert (store.record(ID) or {})["epoch"] == 2
-
-
-def test_in_an_object_store_a_refused_holder_changes_nothing_however_late_its_successor_writes(
-    s3: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The successor claims and writes between the refusal and the look at who holds the trial."""
-    old, new = Store(f"{s3}/store"), Store(f"{s3}/store")
-    superseded = old.claim(ID)
-    assert superseded is not None
-    write_all(old, superseded, 1)
-    write_all(old, superseded, 2)
-    superseded.fence.tags["record.json"] = superseded.fence.tags["checkpoint.pt"] = '"0"'  # a lost answer
-    real, taken = old.files._tags, []  # type: ignore[attr-defined]
-
-    def overtaken(folder: str) -> Any:
-        found = real(folder)
-        if not taken:
-            taken.append(new.claim(ID, supersedes=1))
-            write_all(new, taken[0], 3)
-        return found
-
-    monkeypatch.setattr(old.files, "_tags", overtaken)
-    with pytest.raises(NotOursError):
-        old.write_record(ID, {**RECORD, "epoch": 9}, superseded.fence)
-    before = {**contents(new), "before": new.files.read(f"trials/{ID}/checkpoint-before.pt")}
-    with pytest.raises(NotOursError):
-        write_checkpoint(old, ID, {"trial_id": ID, "epoch": 9}, superseded.fence)
-    assert {**contents(new), "before": new.files.read(f"trials/{ID}/checkpoint-before.pt")} == before
-
-
-def test_a_note_of_the_server_never_undoes_what_a_worker_has_written(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    claim = store.claim(ID)
-    assert claim is not None
-    store.write_record(ID, {**RECORD, "outcome": "failed"}, claim.fence)
-    mark_wandb(Store(str(tmp_path)), ID, "online", store.claims.lease())
-    assert "wandb" not in (store.record(ID) or {}), "somebody runs it"
-    claim.release()
-    mark_wandb(store, ID, "online", store.claims.lease())
-    assert (store.record(ID) or {})["wandb"] == "online"
-
-
 def test_a_save_asks_for_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(tmp_path))
     claim = store.claim(ID)
@@ -152,12 +58,6 @@ def test_a_save_asks_for_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "listdir", refuse)
     monkeypatch.setattr(os, "scandir", refuse)
     write_all(store, claim, 1)
-
-
-def job(root: str, count: int) -> Job:
-    values = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": 0.1, "epochs": 2}
-    configs = tuple(TrialConfig.parse({**values, "seed": seed}).canonical() for seed in range(count))
-    return Job(root, configs, count, checkpoint_seconds=0)
 
 
 def test_a_stack_of_any_width_has_one_heartbeat(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,98 +84,96 @@ def test_a_stack_of_any_width_has_one_heartbeat(root: str, monkeypatch: pytest.M
     assert {store.state(trial_id).state for trial_id in store.files.names("trials")} == {"interrupted"}
 
 
-def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(str(tmp_path))
-    values = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 2}
-    spec = SweepSpec.parse(json.dumps({"parameters": {k: {"value": v} for k, v in values.items()} | {
-        "rho": {"values": [0.1, 0.2, 0.3, 0.4]}}}), "x.yaml")  # fmt: skip
-    store.write_sweep(spec)
-    *ended, going = [trial.trial_id for trial in spec.trials]
-    for trial_id in ended:
-        store.write_record(trial_id, {"outcome": "finished", "width": 1, "epoch": 2})
-    claim = store.claim(going)
-    assert claim is not None
-    store.write_record(going, {**RECORD, "claim": 1}, claim.fence)
-    supply = JobQueue(spec, Store(str(tmp_path)), "")
-    assert [state.state for state in supply.states().values()] == ["finished"] * 3 + ["running"]
-    touched: list[str] = []
-    for name in ("_read", "_names"):
-        real = getattr(type(store.files), name)
-
-        def noted(self: Files, path: str, real: Any = real) -> Any:
-            touched.append(path.removeprefix(f"{tmp_path}/"))
-            return real(self, path)
-
-        monkeypatch.setattr(type(store.files), name, noted)
-    assert [state.state for state in supply.states().values()] == ["finished"] * 3 + ["running"]
-    lease = f"leases/{claim.lease.id}.json"
-    assert sorted(touched) == sorted(
-        [f"trials/{going}/record.json", f"trials/{going}/claim-1.json", lease, f"sweeps/{spec.name}/ended"]
-    )
-
-
-# a file system without hard links
-
-
-@pytest.fixture(params=[errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK])
-def no_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(request.param, os.strerror(request.param))
-
-    monkeypatch.setattr(os, "link", refuse)
-
-
-@pytest.mark.usefixtures("no_links")
-def test_a_store_without_hard_links_works(tmp_path: Path) -> None:
-    store = Store(str(tmp_path), patience=3600)
+def test_a_claim_is_exclusive_until_it_is_released(root: str) -> None:
+    store = Store(root)
     claim = store.claim(ID)
-    assert claim is not None and Store(str(tmp_path)).claim(ID) is None
-    write_all(store, claim, 1)
-    write_all(store, claim, 2)
-    assert "checkpoint-before.pt" in store.files.names(f"trials/{ID}")
-    run = StackRun(job(str(tmp_path / "other"), 2))
-    while run.advance() is not None and not run.is_over:
-        pass
-    run.close()
-    other = Store(str(tmp_path / "other"))
-    assert {other.state(trial_id).state for trial_id in other.files.names("trials")} == {"finished"}
+    assert claim is not None and claim.is_held()
+    assert Store(root).claim(ID) is None
+    assert str(os.getpid()) in str(store.owner(ID))
+    claim.release()
+    assert store.owner(ID) is None
+    second = store.claim(ID)
+    assert second is not None and second.generation == 2
+    assert not claim.is_held()
 
 
-@pytest.mark.usefixtures("no_links")
-def test_without_links_a_file_whose_content_cannot_be_written_is_not_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _race(root: str, barrier: object, wins: object) -> None:
+    store = Store(root)
+    for index in range(50):
+        barrier.wait()  # type: ignore[attr-defined]
+        if store.claim(f"{index:016x}") is not None:
+            wins.put(index)  # type: ignore[attr-defined]
+    barrier.wait()  # type: ignore[attr-defined]
+
+
+def test_of_four_processes_that_claim_at_once_one_wins(root: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, wins = context.Barrier(4), context.Queue()
+    racers = [context.Process(target=_race, args=(root, barrier, wins)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    won = sorted(wins.get(timeout=60) for _ in range(50))
+    for racer in racers:
+        racer.join()
+    assert won == list(range(50))
+    assert wins.empty()
+
+
+def test_a_dead_process_holds_nothing(root: str) -> None:
+    code = (
+        "import os; from polysweep.sweeps.store.store import Store; "
+        f"Store({root!r}).claim({ID!r}); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    store = Store(root)
+    assert store.claims.generation(ID) == 1
+    assert store.owner(ID) is None
+    assert store.claim(ID) is not None
+
+
+def test_a_claim_of_another_machine_is_stale_when_its_heartbeat_stands_still_on_our_clock(
+    root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, real, calls = Store(str(tmp_path)), os.fsync, []
+    store = Store(root)
+    lease = store.claims.lease()
+    claim = store.claim(ID, lease)
+    assert claim is not None
+    content = json.loads(lease.content())
+    content["process"] |= {"boot": "another", "host": "node7"}
+    store.files.write(lease.path, json.dumps(content).encode())
+    now = time.monotonic()
+    clock = [now]
+    monkeypatch.setattr(claims_module.time, "monotonic", lambda: clock[0])
+    assert str(store.owner(ID)).startswith("node7")
+    clock[0] = now + 59
+    assert store.owner(ID) is not None
+    content["beats"] += 1
+    store.files.write(lease.path, json.dumps(content).encode())
+    clock[0] = now + 100
+    assert store.owner(ID) is not None, "it has beaten since"
+    clock[0] = now + 161
+    assert store.owner(ID) is None
+    assert not claim.is_held() or store.claim(ID, supersedes=1) is not None
 
-    def full(file: int) -> None:
-        calls.append(file)
-        if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(file)
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match="No space left"):
-        store.files.create("a/b", b"content")
-    assert store.files.names("a") == []
-    assert store.files.create("a/b", b"content") and not store.files.create("a/b", b"other")
+def test_a_worker_takes_over_what_its_own_launch_has_lost(root: str) -> None:
+    """Its claim is another machine's, so that it does not look dead."""
+    store = Store(root)
+    lease = store.claims.lease("one")
+    claim = store.claim(ID, lease)
+    assert claim is not None
+    content = json.loads(lease.content())
+    content["process"] |= {"boot": "another", "host": "node7"}
+    store.files.write(lease.path, json.dumps(content).encode())
+    assert store.claim(ID) is None and store.claim(ID, store.claims.lease("two")) is None
+    taken = store.claim(ID, store.claims.lease("one"))
+    assert taken is not None and taken.generation == 2 and not claim.is_held()
 
 
-# leftovers
-
-
-def test_a_launch_removes_what_killed_ones_have_left_and_nothing_of_living_ones(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    living, dead = store.claims.lease(), store.claims.lease()
-    content = json.loads(dead.content())
-    content["process"] |= {"pid": 1, "started": 1}
-    store.files.write(dead.path, json.dumps(content).encode())
-    for folder in (".", "sweeps/tiny/points", f"trials/{ID}"):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        for age in ("0", "1"):
-            (tmp_path / folder / f".record.json.{age * 32}").touch()
-        os.utime(tmp_path / folder / f".record.json.{'0' * 32}", (1, 1))
-    (tmp_path / "trials" / ID / ".fence-1-ab").mkdir()
-    os.utime(tmp_path / "trials" / ID / ".fence-1-ab", (1, 1))
-    store.remove_leftovers("tiny", [ID])
-    assert store.files.names("leases") == [f"{living.id}.json"]
-    assert [path.name[-1] for path in tmp_path.rglob(".*")] == ["1"] * 3, "a young one may be being written"
+def test_a_claim_made_since_the_plan_is_not_taken_over(trained: str) -> None:
+    """Two launches read `new`; the faster one claims; the other's job says that it saw no claim."""
+    slow = Store(trained)
+    seen = slow.state("0123456789abcdef")
+    assert Store(trained).claim("0123456789abcdef") is not None
+    assert seen.generation == 0
+    assert slow.claim("0123456789abcdef", supersedes=seen.generation) is None

@@ -1,7 +1,8 @@
-"""A Store that is out of reach is waited for once, by all of a launch together."""
+"""Files of a Store are replaced whole; an unreachable Store is waited for once, by all of a launch together."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from polysweep.sweeps.store import files
 from polysweep.sweeps.store.files import Fence, OutOfReachError, StoreError
 from polysweep.sweeps.store.local_files import LocalFiles
+from polysweep.sweeps.store.store import Store
 
 
 class Failing(LocalFiles):
@@ -57,23 +59,45 @@ def test_what_waiting_does_not_mend_is_not_waited_for(tmp_path: Path, monkeypatc
     assert place.now == 0.0 and not isinstance(refused.value, OutOfReachError), "it need not be the whole Store"
 
 
-def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polysweep.sweeps.scheduling.ray_tune import StackTrainable, Watcher
-    from polysweep.sweeps.worker.signals import Interruption
+def test_files_are_replaced_whole(root: str) -> None:
+    store = Store(root)
+    assert store.files.read("a/b") is None
+    store.files.write("a/b", b"one")
+    store.files.write("a/b", b"two")
+    assert store.files.read("a/b") == b"two"
+    assert store.files.names("a") == ["b"], "nothing temporary stays"
 
-    class Full:
-        is_over = False
 
-        def advance(self) -> None:
-            raise OutOfReachError("store/x: cannot be written: No space left on device")
+def test_a_patient_store_waits_for_space_and_an_impatient_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(28, "No space left on device")] * 2 + [OSError(5, "Input/output error")]
 
-    worker = StackTrainable.__new__(StackTrainable)
-    worker._run, worker._interruption = Full(), Interruption()  # type: ignore[assignment]
-    worker._jobs = [type("Job", (), {"early": False})()]  # type: ignore[list-item]
-    result = worker.step()
-    assert result["done"] and result["rows"] == []
-    interruption = Interruption()
-    quiet = type("Quiet", (), {"update": lambda *_: None, "tick": lambda *_: None})()
-    watcher = Watcher(quiet, interruption, None)
-    assert not watcher("trial", result)
-    assert watcher.stop_all() and interruption.lost.startswith("store/x: cannot be written: No space left on device; ")
+    def full(_: int) -> None:
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="Input/output error"):
+        Store(str(tmp_path)).files.write("a/b", b"new")
+    Store(str(tmp_path), patience=30).files.write("a/b", b"new")
+    assert not failures and Store(str(tmp_path)).files.read("a/b") == b"new"
+    failures.append(PermissionError(13, "Permission denied"))
+    with pytest.raises(StoreError, match="Permission denied"):
+        Store(str(tmp_path), patience=3600).files.write("a/b", b"new")  # waiting would not help
+
+
+def test_what_a_write_replaces_can_be_kept(root: str) -> None:
+    files = Store(root).files
+    files.write("a/new", b"1", keep_as="a/before")
+    assert files.names("a") == ["new"]
+    files.write("a/new", b"2", keep_as="a/before")
+    assert (files.read("a/new"), files.read("a/before")) == (b"2", b"1")
+
+
+def test_many_files_are_read_at_once(root: str) -> None:
+    files = Store(root).files
+    written = {f"a/{index}": bytes([index]) for index in range(20)}
+    for path, content in written.items():
+        files.write(path, content)
+    assert files.read_many([*written, "a/none"]) == {**written, "a/none": None}

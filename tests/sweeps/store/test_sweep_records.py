@@ -15,8 +15,9 @@ import pytest
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.sweeps.planning.status import status_of
+from polysweep.sweeps.spec.search import Point, Suggestion
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store import history_file
+from polysweep.sweeps.store.files import NewerFormatError, StoreError
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer import config as config_module
 from polysweep.trainer.components import plugins
@@ -24,7 +25,7 @@ from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS
 from tests.support.lab import lab as lab
 from tests.support.made import SPEC, by_lr, sweep
-from tests.support.made_sweeps import TINY, ids, invoke, spec_of
+from tests.support.made_sweeps import ids, invoke, spec_of
 from tests.support.project import ROOT
 
 # the code has changed
@@ -42,19 +43,6 @@ def test_results_outlive_another_number_of_numerics(tmp_path: Path, monkeypatch:
     assert after.equals(before)
     changed = SweepSpec.parse(json.dumps(SPEC), "made.yaml")
     assert not {trial.trial_id for trial in changed.trials} & set(ids(store.launched("made"))), "it does change the ids"
-
-
-def test_a_column_that_a_later_version_has_added_is_null_in_older_histories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = select(sweep(tmp_path, by_lr)).cells
-    monkeypatch.setattr(history_file, "HISTORY_COLUMNS", (*HISTORY_COLUMNS, "curvature"))
-    store = Store(str(tmp_path))
-    assert status_of(store.launched("made"), store)["counts"]["finished"] == 24
-    runs = pull("made", store=store, cache=tmp_path / "other-cache")
-    assert select(runs).cells.equals(before)
-    assert runs.history["curvature"].isna().all() and len(runs.history) == 72
-    assert store.history(ids(store.launched("made"))[0])[0]["curvature"] is None
 
 
 def test_a_check_or_default_that_has_changed_since_changes_nothing_that_is_read(
@@ -134,20 +122,6 @@ def test_an_older_launch_that_ends_later_takes_nothing_back(tmp_path: Path) -> N
     assert older.launched("tiny").text == spec_of(seeds=3).text
 
 
-def test_trials_keep_the_order_of_the_file_as_it_grows(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    wide = TINY["parameters"] | {"rho": {"values": [0.05, 0.1, 0.15, 0.2]}}
-    for spec in (spec_of(), spec_of(parameters=wide, seeds=2), spec_of(seeds=2), spec_of(parameters=wide)):
-        store.write_sweep(spec)
-        found = store.launched("tiny")
-        assert ids(found) == ids(spec)
-        assert [trial.cell for trial in found.trials] == [trial.cell for trial in spec.trials]
-    assert len(found.gone) == 4, "trials that have left the file are kept"
-    store.write_sweep(spec)
-    parts = [name for name in store.files.names("sweeps/tiny") if name.startswith("sweep")]
-    assert len(parts) == 4, "a launch that adds nothing writes nothing"
-
-
 def _add(root: str, barrier: Any, seed: int) -> None:
     store, spec = Store(root), spec_of(seeds=[0, seed])
     barrier.wait()
@@ -165,3 +139,74 @@ def test_of_launches_that_add_trials_at_once_none_is_lost(root: str) -> None:
     found = Store(root).launched("tiny")
     assert {trial.seed for trial in found.trials} == {0, 1, 2, 3, 4} and len(found.trials) == 10
     assert len(set(ids(found))) == 10
+
+
+# damaged lists
+
+
+def test_what_is_no_list_of_trials_is_named(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_sweep(spec_of())
+    whole = json.loads(store.files.read("sweeps/tiny/sweep.json") or b"")
+    settings = whole["sweep"]
+    damaged: list[Any] = [
+        {"format": 1, "trials": [3]}, {"format": 1, "sweep": 3, "trials": []}, {**whole, "format": "99"},
+        {**whole, "format": 1.5}, {**whole, "columns": None}, {**whole, "order": ["nobody"]},
+        {**whole, "shared": {"config": {**whole["shared"]["config"], "epochs": 10**400}}},
+        {**whole, "shared": {"config": {**whole["shared"]["config"], "epochs": "3"}}},
+        *({**whole, "sweep": {**settings, name: value}} for name, value in (
+            ("metric", {**settings["metric"], "name": None}), ("metric", {**settings["metric"], "goal": "more"}),
+            ("launch", {**settings["launch"], "cpus": "x"}), ("launch", {**settings["launch"], "cpus": 10**400}),
+            ("points", "x"), ("tuned", "lr"), ("ranges", [[0, "lr"]]), ("text", None))),
+    ]  # fmt: skip
+    for content in (b"[" * 100_000, b"{}", *(json.dumps(one).encode() for one in damaged)):
+        store.files.write("sweeps/tiny/sweep.json", content)
+        with pytest.raises(StoreError, match=r"sweep\.json: damaged"):
+            store.launched("tiny")
+    store.files.write("sweeps/tiny/sweep.json", json.dumps({"format": 2, "sweep": {}, "members": []}).encode())
+    with pytest.raises(NewerFormatError, match="has format 2"):
+        store.launched("tiny")
+    with pytest.raises(NewerFormatError):
+        store.sweeps_of({"a"})
+
+
+def test_one_damaged_sweep_leaves_the_tags_of_the_others(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_sweep(spec_of())
+    store.files.write("sweeps/other/sweep.json", b"{")
+    first = ids(spec_of())[0]
+    assert store.sweeps_of({first}) == {first: ["tiny"]}
+
+
+def test_a_part_whose_writer_was_killed_is_passed_over(tmp_path: Path) -> None:
+    """On a file system without links a file can be there without its content."""
+    store = Store(str(tmp_path))
+    (tmp_path / "sweeps" / "tiny").mkdir(parents=True)
+    (tmp_path / "sweeps" / "tiny" / "sweep.json").touch()
+    with pytest.raises(StoreError, match="its writer was killed; launch again"):
+        store.launched("tiny")
+    store.write_sweep(spec_of())
+    (tmp_path / "sweeps" / "tiny" / "sweep-0002.json").touch()
+    store.write_sweep(spec_of(seeds=2))
+    assert ids(store.launched("tiny")) == ids(spec_of(seeds=2))
+    assert store.sweeps_of({ids(spec_of())[0]}) == {ids(spec_of())[0]: ["tiny"]}
+    (tmp_path / "sweeps" / "tiny" / "points").mkdir()
+    for name in ("000000.json", "._000000.json", "copy.json"):
+        (tmp_path / "sweeps" / "tiny" / "points" / name).touch()
+    assert (
+        store.search.add_suggestion("tiny", Suggestion(Point(0, {"rho": 0.1})), 0)
+        and len(store.search.suggestions("tiny")) == 1
+    )
+    (tmp_path / "sweeps" / "tiny" / "rungs").mkdir()
+    (tmp_path / "sweeps" / "tiny" / "rungs" / "a-1.json").touch()
+    assert not store.search.decide("tiny", ["a"], 1, False, {"epoch": 1}) and store.search.ended_early("tiny", "a")
+
+
+def test_the_spec_is_not_needed_for_reading_what_was_launched(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_sweep(spec_of())
+    path = tmp_path / "sweeps" / "tiny" / "spec.yaml"
+    path.unlink()
+    path.mkdir()
+    assert store.launched("tiny").text == spec_of().text
+    assert invoke("status", "tiny", "--store", str(tmp_path))[0] == 0

@@ -21,10 +21,10 @@ from polysweep.sweeps.tracking.offline_runs import offline_run, offline_runs, re
 from polysweep.sweeps.tracking.sync import OfflineWriter, complete, upload
 from tests.support.loopback_wandb import Wandb
 from tests.support.project import ROOT
-from tests.support.wandb_runs import CONFIG, HISTORY, assert_complete, described, put
+from tests.support.wandb_runs import CONFIG, FLAT, HISTORY, assert_complete, described, put
+from tests.support.wandb_runs import store as store
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
-FLAT = {CONFIG.trial_id: CONFIG.flat()}
 
 
 def wandb_sync(folder: Path) -> str:
@@ -36,11 +36,6 @@ def wandb_sync(folder: Path) -> str:
 def epochs_of(server: Wandb) -> list[int]:
     (run,) = server.dump()["runs"].values()
     return [json.loads(line)["epoch"] for line in run["history"]]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
 
 
 @pytest.mark.parametrize("is_synced_between", [True, False])
@@ -79,12 +74,6 @@ def test_a_trial_that_was_logged_to_the_server_gets_no_offline_run(
     assert offline_run(store.wandb_folder, CONFIG.trial_id) is None
     said = capsys.readouterr().err
     assert f"1 trials were logged to the W&B server before ({CONFIG.trial_id})" in said and "polysweep sync" in said
-
-
-def test_a_trial_of_a_server_that_fails_and_is_tried_again_offline_is_left_to_sync(store: Store) -> None:
-    put(store, 1, "failed", wandb="online")
-    assert retry(store, [CONFIG.trial_id]) == 1
-    assert (store.record(CONFIG.trial_id) or {})["wandb"] == BEGUN
 
 
 def test_rows_that_are_on_the_server_twice_are_named(store: Store, wandb_server: Wandb, monkeypatch: Any) -> None:

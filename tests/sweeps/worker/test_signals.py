@@ -1,4 +1,4 @@
-"""Signals in any instant and any state, what does not hear them, and what is left of a launch that is gone."""
+"""Signals in any instant and any state, and what does not hear them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from polysweep import __version__
 from polysweep.cli import app
-from polysweep.sweeps.scheduling import reaper
 from polysweep.sweeps.worker.signals import SIGNALS
-from tests.support.ending import Begin
+from tests.support.ending import Begin, said
 from tests.support.ending import begin as begin
 from tests.support.ending import mark as mark
 
@@ -33,12 +30,6 @@ def ready():
     print("ready", flush=True)
 {body}
 """
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    """The next line of its output."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -148,28 +139,6 @@ with interruption.in_order():
     os.killpg(process.pid, signal.SIGQUIT)
     assert process.wait(30) == 0
     assert process.stdout is not None and "None" in process.stdout.read()
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_what_a_launch_leaves_behind_is_killed_also_what_does_not_hear(
-    mark: str, tmp_path: Path, in_order: bool
-) -> None:
-    folder, own = tmp_path / "session", uuid.uuid4().hex
-    folder.mkdir()
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
-    environment = {**os.environ, reaper.MARK: own}
-    left = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, text=True, env=environment)
-    assert said(left) == "up"
-    command = [sys.executable, "-IS", reaper.__file__, own, folder, "0.1"]
-    guard = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE)
-    assert guard.stdin is not None and left.stdout is not None
-    assert left.poll() is None, "not before the launch is over"
-    if in_order:
-        guard.stdin.write(b"\n")
-    guard.stdin.close()
-    assert left.wait(30) == -signal.SIGKILL
-    assert guard.wait(30) == 0 and not folder.exists()
-    left.stdout.close()
 
 
 def test_version_and_completion(mark: str) -> None:

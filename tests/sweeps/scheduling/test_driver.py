@@ -1,0 +1,49 @@
+"""A launch is refused before Ray is started if a stack cannot run, and it says why it ended."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polysweep.sweeps.scheduling.driver import _flat_of, _result
+from polysweep.sweeps.scheduling.job_queue import JobQueue
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.store import Store
+from tests.support.made_trials import fake
+from tests.support.specs import GOOD
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_more_cores_than_there_are_is_refused_before_ray_is_started(run_here: Run, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
+    answer = run_here("launch", "file.yaml")
+    assert answer.returncode == 2 and "launch.cpus: 4096" in answer.stderr and "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("outcome", "target", "code", "reason"),
+    [
+        ("finished", None, 0, ""), ("diverged", None, 0, ""), ("failed", None, 1, ""), ("running", None, 1, ""),
+        ("running", 0.5, 0, "test/top1 has reached its target 0.5; 2 trials are not started"),
+        ("failed", 0.5, 1, "test/top1 has reached its target 0.5; 0 trials are not started"),
+        ("finished", 0.6, 0, ""),
+    ],
+)  # fmt: skip
+def test_a_launch_ends_with_1_if_a_trial_has_failed_or_is_left_without_a_reason(
+    spec_file: Callable[..., Path], tmp_path: Path, outcome: str, target: float | None, code: int, reason: str
+) -> None:
+    small: dict[str, Any] = {"variants": [{"scheduler": {"value": "polyak"}}], "tuned": [], "seeds": 1}
+    spec = SweepSpec.load(spec_file(metric={"name": "test/top1", "goal": "maximize", "target": target}, **small))
+    store = Store(str(tmp_path / "store"))
+    fake(store, spec, outcome)
+    queue = JobQueue(spec, store, "")
+    queue.begin(queue.states())
+    result = _result(queue)
+    assert (result.exit_code, result.reason, len(result.states)) == (code, reason, 2)
+    first = spec.trials[0]
+    assert _flat_of(queue)(first.trial_id) == first.config.flat()

@@ -1,0 +1,55 @@
+"""What Ray Tune calls: the worker's results, and what the driver does with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import Searcher
+
+from polysweep.sweeps.job import RowProgress
+from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner
+from polysweep.sweeps.store.files import OutOfReachError
+
+
+def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polysweep.sweeps.scheduling.ray_tune import StackTrainable, Watcher
+    from polysweep.sweeps.worker.signals import Interruption
+
+    class Full:
+        is_over = False
+
+        def advance(self) -> None:
+            raise OutOfReachError("store/x: cannot be written: No space left on device")
+
+    worker = StackTrainable.__new__(StackTrainable)
+    worker._run, worker._interruption = Full(), Interruption()  # type: ignore[assignment]
+    worker._jobs = [type("Job", (), {"early": False})()]  # type: ignore[list-item]
+    result = worker.step()
+    assert result["done"] and result["rows"] == []
+    interruption = Interruption()
+    quiet = type("Quiet", (), {"update": lambda *_: None, "tick": lambda *_: None})()
+    watcher = Watcher(quiet, interruption, None)
+    assert not watcher("trial", result)
+    assert watcher.stop_all() and interruption.lost.startswith("store/x: cannot be written: No space left on device; ")
+
+
+def test_tune_gets_the_jobs_in_order_and_is_told_when_there_is_none() -> None:
+    jobs: list[dict[str, Any]] = [{"jobs": [1]}, {"jobs": [2]}]
+    searcher = JobSearcher(lambda: jobs.pop(0) if jobs else None)
+    assert [searcher.suggest(str(number)) for number in range(3)] == [{"jobs": [1]}, {"jobs": [2]}, Searcher.FINISHED]
+    assert searcher.__getstate__() == {}, "nothing of the launch is pickled"
+
+
+def test_a_job_is_stopped_by_tune_once_its_point_has_been_ended() -> None:
+    seen: list[RowProgress] = []
+
+    def update(rows: list[RowProgress]) -> list[str]:
+        seen.extend(rows)
+        return [row.trial_id for row in rows if row.epoch == 3]
+
+    pruner = Pruner(update)
+    rows = [RowProgress("a", epoch, "running", {"test/top1": 0.5}) for epoch in (2, 3)]
+    answers = [pruner.on_trial_result(None, None, {"rows": [vars(row)]}) for row in rows]  # type: ignore[arg-type]
+    assert answers == [TrialScheduler.CONTINUE, TrialScheduler.STOP] and seen == rows
