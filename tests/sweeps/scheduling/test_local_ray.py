@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 import uuid
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.scheduling import reaper
+from polysweep.sweeps.scheduling import local_ray, reaper
 from polysweep.sweeps.scheduling.local_ray import _ended_at_once, _marked, _watch_processes
 
 
@@ -41,3 +43,40 @@ def test_a_ray_that_a_launch_has_ended_is_not_reported_as_dead() -> None:
     reasons: list[str] = []
     _watch_processes(uuid.uuid4().hex, has_ended, reasons.append)
     assert reasons == []
+
+
+@pytest.mark.parametrize(("failures", "starts"), [(2, 3), (3, 3)])
+def test_ray_is_started_again_if_its_processes_were_too_slow(
+    failures: int, starts: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each time without what the time before has left behind; after three times the error is Ray's."""
+    mark, left = uuid.uuid4().hex, []
+
+    def init(**_: object) -> None:
+        assert all(process.wait(10) == -signal.SIGKILL for process in left)
+        left.append(subprocess.Popen(["sleep", "60"], env={**os.environ, reaper.MARK: mark}))
+        if len(left) <= failures:
+            raise Exception("The current node timed out during startup. This could happen because ...")
+
+    monkeypatch.setattr(local_ray.ray, "init", init)
+    try:
+        with (
+            contextlib.nullcontext()
+            if failures < starts
+            else pytest.raises(Exception, match="timed out during startup")
+        ):
+            local_ray._start(mark, str(tmp_path), {})
+        assert len(left) == starts
+    finally:
+        reaper.kill(reaper.marked(mark))
+        for process in left:
+            process.wait()
+
+
+def test_any_other_error_of_ray_is_raised_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def init(**_: object) -> None:
+        raise ConnectionError("no address")
+
+    monkeypatch.setattr(local_ray.ray, "init", init)
+    with pytest.raises(ConnectionError):
+        local_ray._start("none", str(tmp_path), {})
