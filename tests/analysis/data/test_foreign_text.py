@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from polysweep.analysis.data.foreign_text import fit, listed, short
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.report.html import render_report
@@ -48,3 +49,16 @@ def test_control_characters_are_written_out(wandb_server: Wandb, tmp_path: Path)
     with pytest.raises(UserError) as error:
         pull(ADDRESS, cache=tmp_path, metric="accc")
     assert str(error.value).isprintable()
+
+
+def test_a_long_list_and_a_long_name_are_cut_and_a_short_list_stays_a_list() -> None:
+    config = {"a" * 121: [1, 2], "list": ["x" * 120], "deep": {"word": "b\nc"}}
+    name, *_ = fitted = fit(config)
+    assert name == short("a" * 121) and name.startswith("a" * 60 + "... (121 characters, ")
+    assert fitted[name] == [1, 2] and fitted["deep"] == {"word": r"b\nc"}
+    assert fitted["list"].startswith('["xxx') and "... (124 characters, " in fitted["list"]
+
+
+def test_names_are_listed_in_order_up_to_twenty() -> None:
+    assert listed(f"r{at:02d}" for at in reversed(range(22))).endswith("r18, r19 and 2 more")
+    assert listed(["b", "a"]) == "a, b" and listed([]) == "none"

@@ -7,9 +7,11 @@ import math
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.data.wandb_histories import lines_of, parsed
 from tests.support.loopback_wandb import Wandb
 from tests.support.made import ADDRESS, a_run
 
@@ -36,3 +38,18 @@ def test_values_come_back_as_what_they_were(wandb_server: Wandb, tmp_path: Path)
     run = pulled.runs.iloc[0]
     assert (run["rho"], run["on"], run["name"], run["deep.er.k"], run["list"]) == (1.0, True, "x", 2, "[1, 2]")
     assert isinstance(run["rho"], float) and run["nothing"] is pd.NA
+
+
+def test_numbers_that_the_server_spells_as_text_are_numbers_but_not_beside_words() -> None:
+    numbers = parsed(pa.array(['{"a": 0.5, "b": "NaN"}', '{"a": "-Infinity"}']))
+    assert numbers["a"].to_pylist() == [0.5, -math.inf] and math.isnan(numbers["b"][0].as_py())
+    assert parsed(pa.array(['{"a": "Infinity"}', '{"a": "-Infinity"}']))["a"].to_pylist() == [math.inf, -math.inf]
+    assert parsed(pa.array(['{"a": "x"}', '{"a": "NaN"}']))["a"].to_pylist() == ["x", "NaN"]
+    assert parsed(pa.array([], pa.string())).num_rows == 0
+
+
+def test_a_run_or_a_project_that_has_gone_meanwhile_has_no_lines() -> None:
+    rows = ['{"a": 1}', '{"a": 2}']
+    for project, expected in (({"r0": {"history": rows}, "r1": None}, [rows, []]), (None, [[], []])):
+        lines = lines_of(json.dumps({"project": project}).encode(), 2)
+        assert [one.to_pylist() for one in lines] == expected

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import matplotlib as mpl
+import pandas as pd
 
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.figures.gallery import figures
+from polysweep.analysis.figures.styles import in_order, look_at, looks_of
 from polysweep.analysis.tables.choice import select
 from tests.support.project import ROOT
 
@@ -43,3 +46,14 @@ def test_lines_differ_in_grey(tmp_path: Path) -> None:
 
     found = looks_of(["constant", "cosine", "polyak"])
     assert len({look["marker"] for look in found.values()}) == len({look["linestyle"] for look in found.values()}) == 3
+
+
+def test_forty_eight_lines_differ_and_a_scheduler_looks_the_same_beside_any_others() -> None:
+    assert len({repr(look_at(place)) for place in range(48)}) == 48
+    assert looks_of(["polyak", "mine"])["polyak"] == looks_of(["cosine", "polyak"])["polyak"] == look_at(2)
+    assert looks_of(["mine"])["mine"] == look_at(0) and looks_of(["mine", "cosine"])["mine"] == look_at(3)
+
+
+def test_numbers_come_by_size_then_words_by_the_alphabet() -> None:
+    values = pd.Series(["b", 10, True, 2, None, "a", 2, math.inf], dtype=object)
+    assert in_order(values) == [2, 10, True, "a", "b", math.inf]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from polysweep.analysis.theory.curves import MethodCurve
+from polysweep.analysis.theory.curves import MethodCurve, Statement
 from polysweep.trainer.convex.problem import problem_of
 
 
@@ -43,3 +43,9 @@ def test_a_bound_above_the_start_is_vacuous(lines: list[MethodCurve]) -> None:
     (rate, _) = line.statements
     assert rate.stays > line.start[1] and line.verdict(rate) == "vacuous"
     assert not line.is_vacuous(replace(rate, stays=0.0)) and line.verdict(replace(rate, stays=0.0)) != "vacuous"
+
+
+def test_a_rate_falls_by_its_factor_a_step_and_an_average_by_their_number() -> None:
+    steps = np.array([0.0, 1.0, 4.0])
+    assert Statement("a rate", "rate", 0.5, stays=1.0).after(steps, 16.0).tolist() == [17, 9, 2]
+    assert Statement("an average", "cesaro", 2.0, stays=1.0).after(steps, 16.0).tolist() == [33, 33, 9]
