@@ -22,10 +22,12 @@ from tests.support.made import SPEC, by_lr, sweep
 from tests.support.project import ROOT
 
 PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
+NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler-constant", "score"]
+"""The figures of the sweep of tests/support/made.py."""
 WITHOUT_RADIUS = {name: value for name, value in PARAMETERS.items() if name != "rho"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def pulled(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
     """The sweep of tests/support/made.py, all of it finished."""
     return sweep(tmp_path_factory.mktemp("plain"), by_lr)
@@ -36,7 +38,7 @@ def three(config: TrialConfig) -> list[float]:
     return [value + {"sam": 0.02, "usam": 0.0, "sgd": -0.03}[config.optimizer] for value in by_lr(config)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def optimizers(tmp_path_factory: pytest.TempPathFactory) -> Selection:
     """The example of the docs, in small."""
     text = next(re.finditer(r"```yaml\n(.*?)```", docs(), re.DOTALL))[1]
@@ -51,7 +53,7 @@ def optimizers(tmp_path_factory: pytest.TempPathFactory) -> Selection:
     return select(sweep(tmp_path_factory.mktemp("three"), three, **changes))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def drawn(optimizers: Selection) -> dict[str, NamedFigure]:
     """Its figures, which no test changes."""
     return {one.name: one for one in figures(optimizers)}

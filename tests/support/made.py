@@ -152,6 +152,15 @@ def foreign(seeds: int = 2, epochs: int = 3) -> list[dict[str, Any]]:
     ]
 
 
+def with_field(name: str, *values: Any) -> list[dict[str, Any]]:
+    """Two seeds of each value of a field."""
+    return [
+        a_run(f"r{at}-{seed}", [{"acc": 0.5 + 0.1 * at + 0.01 * seed}], {name: value, "seed": seed})
+        for at, value in enumerate(values)
+        for seed in (0, 1)
+    ]
+
+
 MAPPED = {
     "mapping": {"rho": "optimizer.radius", "scheduler": "optimizer.name", "seed": "random_seed"},
     "metric": "val_loss",

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from polysweep.analysis.data.frames import RunSet
+from polysweep.analysis.published.cells import load_published
+from polysweep.analysis.published.claims import NO_RUNS
+from polysweep.analysis.published.comparison import Compared, compare
 from polysweep.trainer.config import TrialConfig
 from tests.support.made import ONE_TABLE
 
@@ -24,3 +30,15 @@ def as_published(config: TrialConfig) -> list[float] | str:
     base = {"constant": 0.89 - 0.02 * rho, "cosine": 0.90 - 0.1 * rho, "polyak": 0.91 - 0.01 * rho}[config.scheduler]
     worse = 0.05 if config.lr == 0.001 or config.lr_min == 0.01 else 0
     return [base - worse + NOISE[config.seed] * SPREAD[config.scheduler] * (1 + 0.1 * rho)]
+
+
+def compared(pulled: RunSet) -> Compared:
+    return compare(pulled, load_published("cifar"))
+
+
+def verdicts(found: Compared, claim: str, reading: str = "top-1", dataset: str = "cifar10") -> Counter[str]:
+    return Counter(
+        one.verdict
+        for one in found.claims
+        if claim in one.claim and one.reading == reading and one.dataset == dataset and one.verdict != NO_RUNS
+    )

@@ -57,7 +57,7 @@ def trained(text: str, root: Path) -> str:
     return spec.name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Store of SMALL."""
     root = tmp_path_factory.mktemp("theory") / "polysweep-store"
@@ -65,7 +65,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lines(small: Path, tmp_path_factory: pytest.TempPathFactory) -> list[MethodCurve]:
     """Its lines."""
     pulled = pull("theory-small", store=Store(str(small)), cache=tmp_path_factory.mktemp("cache"))

@@ -1,59 +1,26 @@
-"""Projects on W&B that polysweep did not write: their names, states, metrics and filters."""
+"""Fields and outcomes of runs that polysweep did not write."""
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 
-from polysweep.analysis.data.frames import by_name
+from polysweep.analysis.data import foreign_fields as fields
+from polysweep.analysis.data.frames import counts
 from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.config import OPTION_FIELDS, TrialConfig
 from polysweep.trainer.errors import UserError
 from tests.support.loopback_wandb import Wandb
-from tests.support.made import ADDRESS, MAPPED, a_run, foreign
+from tests.support.made import ADDRESS, a_run, as_runs, by_lr, sweep, with_field
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
-
-
-def test_values_come_back_as_what_they_were(wandb_server: Wandb, tmp_path: Path) -> None:
-    rows = [
-        {"acc": 0.5, "loss": math.nan, "big": math.inf, "flag": True, "count": 3, "word": "a", "mixed": 1,
-         "gone": None},
-        {"acc": 1, "loss": 0.25, "big": -math.inf, "flag": False, "count": 2**53 + 1, "word": "NaN", "mixed": "x",
-         "image": {"_type": "image-file", "size": 3}},
-    ]  # fmt: skip
-    config = {"seed": 0, "rho": 1, "on": True, "name": "x", "nothing": None, "deep": {"er": {"k": 2}}, "list": [1, 2]}
-    wandb_server.load("p", [a_run("a", rows, config)])
-    pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
-    history = pulled.history
-    assert history["acc"].tolist() == [0.5, 1.0] and history["count"].tolist() == [3, 2**53 + 1]
-    assert math.isnan(history["loss"][0]) and history["loss"][0] is not pd.NA and history["loss"][1] == 0.25
-    assert history["big"].tolist() == [math.inf, -math.inf] and history["flag"].tolist() == [True, False]
-    assert history["word"].tolist() == ["a", "NaN"] and history["mixed"].tolist() == ["1", "x"]
-    assert (
-        history["gone"].isna().all() and history["image"][0] is pd.NA and json.loads(history["image"][1])["size"] == 3
-    )
-    run = pulled.runs.iloc[0]
-    assert (run["rho"], run["on"], run["name"], run["deep.er.k"], run["list"]) == (1.0, True, "x", 2, "[1, 2]")
-    assert isinstance(run["rho"], float) and run["nothing"] is pd.NA
-
-
-def test_a_project_that_is_not_ours_needs_a_small_mapping(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", foreign())
-    pulled = pull(ADDRESS, cache=tmp_path, **MAPPED)
-    assert pulled.protocol.cell == ("scheduler", "rho") and pulled.protocol.goal == "minimize"
-    selection = select(pulled)
-    assert selection.cells["lr"].tolist() == [0.1] * 4 and selection.cells["n"].tolist() == [2] * 4
-    first = selection.cells.iloc[0]
-    assert (first["rho"], first["scheduler"], first["mean"]) == (0.1, "sam", pytest.approx(0.905))
-    assert "| 0.1 | **0.9050 +- 0.0071** | **0.9050 +- 0.0071** |" in render(selection, "markdown")
-    again = pull(ADDRESS, cache=tmp_path, refresh=False)
-    assert render(select(again), "markdown") == render(selection, "markdown"), "the mapping is kept with the pull"
 
 
 def test_what_became_of_a_foreign_run_is_its_state_and_its_last_value(wandb_server: Wandb, tmp_path: Path) -> None:
@@ -68,13 +35,6 @@ def test_what_became_of_a_foreign_run_is_its_state_and_its_last_value(wandb_serv
     outcomes = dict(zip(pulled.runs["trial_id"], pulled.runs["outcome"], strict=True))
     assert outcomes == {"ok": "finished", "nan": "diverged", "bad": "failed", "on": "running"}
     assert "| 0.5000 (1/4, 1 diverged, 1 failed, 1 missing)" in render(select(pulled), "markdown")
-
-
-def test_filters_are_the_servers(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", foreign())
-    pulled = pull(ADDRESS, cache=tmp_path, filters={"config.lr": 0.1}, **{**MAPPED, "tuned": []})
-    assert len(pulled.runs) == 8 and set(pulled.runs["lr"]) == {0.1}
-    assert len(pull(ADDRESS, cache=tmp_path, filters={}).runs) == 16, "another filter fetches anew"
 
 
 def test_the_direction_of_a_foreign_metric_is_that_of_its_name_or_its_goal(wandb_server: Wandb, tmp_path: Path) -> None:
@@ -98,20 +58,91 @@ def test_the_direction_of_a_foreign_metric_is_that_of_its_name_or_its_goal(wandb
         pull(ADDRESS, cache=tmp_path, metric="acc", goal="max")
 
 
-@pytest.mark.parametrize(
-    ("name", "maximal"),
-    [
-        ("val/acc", True), ("test_accuracy", True), ("valAcc", True), ("eval/AUC", True), ("mAP", None), ("map", True),
-        ("val_loss", False), ("Loss/train", False), ("val_mape", False), ("test.RMSE", False),
-        ("mapping_cost", None), ("acceleration", None), ("lossless_ratio", None), ("mapper", None), ("recaller", None),
-        ("errand", None), ("top1_error", None), ("score", None), ("précision", None),
-    ],
-)  # fmt: skip
-def test_the_name_of_a_metric_tells_its_direction_by_whole_words(name: str, maximal: bool | None) -> None:
-    assert by_name(name) is maximal
-
-
 def test_a_metric_that_only_begins_like_a_known_one_needs_a_goal(wandb_server: Wandb, tmp_path: Path) -> None:
     wandb_server.load("p", [a_run("a", [{"mapping_cost": 0.5}], {"seed": 0})])
     with pytest.raises(UserError, match="--goal: is a larger 'mapping_cost' better"):
         pull(ADDRESS, cache=tmp_path, metric="mapping_cost")
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "rows"),
+    [
+        ("rho", (0.2, "auto", 0.1), ["0.1", "0.2", "auto"]),
+        ("rho", (math.nan, 0.1), ["0.1", "-"]),
+        ("rho", (math.nan, 0.1, None), ["-", "0.1", "nan"]),
+        ("rho", (math.inf, 0.1), ["0.1", "inf"]),
+        ("rho", (10**400, 1), ["1", str(10**400)[:60]]),
+        ("rho", ([1, 2], "[1, 2]x"), ["[1, 2]", "[1, 2]x"]),
+        ("rho", (True, False), ["False", "True"]),
+    ],
+    ids=["text", "nan", "nan and none", "inf", "huge", "lists", "marks"],
+)
+def test_values_of_any_kind_make_a_table_with_a_row_each(
+    field: str, values: tuple[Any, ...], rows: list[str], wandb_server: Wandb, tmp_path: Path
+) -> None:
+    wandb_server.load("p", with_field(field, *values))
+    selection = select(pull(ADDRESS, cache=tmp_path, metric="acc"))
+    assert selection.cells["n"].tolist() == [2] * len(values), "no cell is split"
+    assert render(selection, "csv").count("\n") == len(values)
+    lines = [line.split("|")[1].strip() for line in render(selection, "markdown").splitlines() if line.startswith("|")]
+    assert [line[:60] for line in lines[2:]] == rows
+
+
+def test_values_that_are_numbers_and_text_are_reported(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", with_field("rho", 0.2, "auto", 0.1, [1, 2]))
+    assert "<h2" in render_report(select(pull(ADDRESS, cache=tmp_path, metric="acc")))
+
+
+def test_config_fields_named_like_our_columns_are_kept_apart(wandb_server: Wandb, tmp_path: Path) -> None:
+    names = ("epoch", "n", "value", "score", "rank")
+    runs = [
+        a_run(f"{which}-{seed}", [{"acc": 0.5 + 0.1 * which}], {**dict.fromkeys(names, which), "seed": seed})
+        for which in (1, 2)
+        for seed in (0, 1)
+    ]
+    wandb_server.load("p", runs)
+    selection = select(pull(ADDRESS, cache=tmp_path, metric="acc"))
+    assert selection.cells["config.epoch"].tolist() == [1, 2] and selection.cells["n"].tolist() == [2, 2]
+    assert render(selection, "markdown").count("0.6000") == 1 and "config.n = 2" in render(selection, "markdown")
+
+
+def test_a_field_that_only_some_runs_have_makes_tables_not_a_crash(wandb_server: Wandb, tmp_path: Path) -> None:
+    runs = [
+        a_run(
+            f"{drop}-{seed}",
+            [{"acc": 0.5 + (drop or 0)}],
+            {"seed": seed, **({} if drop is None else {"dropout": drop})},
+        )
+        for drop in (None, 0.1, 0.2)
+        for seed in (0, 1)
+    ]
+    wandb_server.load("p", runs)
+    text = render(select(pull(ADDRESS, cache=tmp_path, metric="acc")), "markdown")
+    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("p ")] == [
+        "p (dropout = -)", "p (dropout = 0.1)", "p (dropout = 0.2)",
+    ]  # fmt: skip
+
+
+def test_the_fields_that_are_floats_are_those_of_a_config() -> None:
+    floats = {name for name, field in TrialConfig.model_fields.items() if "float" in str(field.annotation)}
+    assert floats - {"precision", *OPTION_FIELDS} == fields.FLOATS
+
+
+def test_interrupted_runs_are_missing_as_in_the_store(wandb_server: Wandb, tmp_path: Path) -> None:
+    """Whether W&B calls them preempted, crashed, or by the word of a version before: failed."""
+    made = sweep(tmp_path, lambda c: "running" if c.seed < 2 and c.rho == 0.1 else by_lr(c))
+    store = Store(str(tmp_path))
+    runs = as_runs(store, "made")
+    going = [run for run in runs if run["preempting"]]
+    assert len(going) == 8
+    for run in going[::3]:
+        run |= {"complete": False, "silent": True}
+    for run in going[1::3]:
+        run |= {"preempting": False}
+    wandb_server.load("p", runs)
+    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
+    assert set(pulled.runs["run.state"]) == {"finished", "crashed", "failed", "preempted"}
+    assert pulled.runs["outcome"].tolist() == made.runs["outcome"].tolist()
+    assert "8 interrupted" in counts(pulled)
+    text = render(select(pulled), "markdown")
+    assert text == render(select(made), "markdown") and "missing" in text and "failed" not in text

@@ -1,30 +1,24 @@
-"""The tables of a sweep from W&B: those of its Store, bit for bit."""
+"""Pulls from W&B: only what has changed is fetched, and what has arrived is kept."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import wandb
 
 from polysweep.analysis.data import wandb_api as project
-from polysweep.analysis.data.frames import counts
 from polysweep.analysis.data.pulling import pull
-from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
-from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
 from tests.support.loopback_wandb import Wandb
-from tests.support.made import ADDRESS, a_run, as_runs, by_lr, ids, sweep
+from tests.support.made import ADDRESS, MAPPED, a_run, foreign, ids
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
-
-
-# The same table from W&B as from the Store.
 
 
 @pytest.mark.long  # the report's test does the same with runs that are made
@@ -73,85 +67,74 @@ def test_a_sweeps_table_from_wandb_is_that_of_its_store(
     assert wandb_server.dump()["unknown"] == []
 
 
-def test_what_has_not_started_is_new_and_what_was_not_asked_for_is_left_out(
-    wandb_server: Wandb, tmp_path: Path
-) -> None:
-    made = sweep(tmp_path, lambda c: "new" if c.seed == 2 else "diverged" if c.lr == 1.0 else by_lr(c))
-    store = Store(str(tmp_path))
-    wandb_server.load("p", [*as_runs(store, "made"), a_run("other", [{"test/top1": 1.0}])])
-    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
-    assert ids(pulled) == ids(made) and pulled.protocol.text == made.protocol.text
-    assert render(select(pulled), "markdown") == render(select(made), "markdown")
-    assert set(pulled.runs["outcome"]) == {"new", "diverged", "finished"}
-    diverged = pulled.runs[pulled.runs["outcome"] == "diverged"]
-    assert set(diverged["diverged_step"]) == {9}, "the last step of the epoch in which it diverged"
+def test_a_running_run_that_disagrees_with_its_count_stops_nobody(wandb_server: Wandb, tmp_path: Path) -> None:
+    runs = [a_run("a", [{"acc": 0.5}], {"seed": 0}), a_run("b", [{"acc": 0.5}], {"seed": 1}, lost=2, complete=False)]
+    wandb_server.load("p", runs)
+    assert pull(ADDRESS, cache=tmp_path, metric="acc").runs["outcome"].tolist() == ["finished", "running"]
 
 
-def test_a_report_from_wandb_is_that_of_its_store(wandb_server: Wandb, tmp_path: Path) -> None:
-    """Commit, versions, device, threads and K are in every run's config; its cost is that of its epochs."""
-    made = sweep(tmp_path, by_lr)
-    store = Store(str(tmp_path))
-    wandb_server.load("p", as_runs(store, "made"))
-    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
-    theirs, ours = (
-        re.sub(r"written .* UTC|\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", render_report(select(one))).replace(
-            one.protocol.source, "SOURCE"
-        )
-        for one in (pulled, made)
+def test_a_wrong_request_does_not_replace_a_good_one(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", foreign())
+    with pytest.raises(UserError, match="--metric: 'test/top1' was logged by no run"):
+        pull(ADDRESS, cache=tmp_path)
+    with pytest.raises(UserError, match="has not been pulled"):
+        pull(ADDRESS, cache=tmp_path, refresh=False)
+    before = wandb_server.dump()["requests"]["Histories"]
+    good = pull(ADDRESS, cache=tmp_path, **MAPPED)
+    assert wandb_server.dump()["requests"]["Histories"] == before, "what had arrived was kept"
+    with pytest.raises(UserError, match="--tuned: no run has the config field 'lrr'"):
+        pull(ADDRESS, cache=tmp_path, tuned=["lrr"])
+    assert pull(ADDRESS, cache=tmp_path, refresh=False).protocol == good.protocol
+    assert pull(ADDRESS, cache=tmp_path).protocol == good.protocol
+
+
+def test_what_was_not_pulled_is_said(run_here: Callable[..., Any]) -> None:
+    done = run_here("table", ADDRESS)
+    assert (
+        done.returncode == 2 and done.stderr == f"error: {ADDRESS} has not been pulled; run: polysweep pull {ADDRESS}\n"
     )
-    assert "c0ffee" in theirs
-    assert theirs == ours
-    for name in ("commit", "version.torch", "device", "threads", "width", "seconds"):
-        pd.testing.assert_series_equal(pulled.runs[name], made.runs[name], check_dtype=False)
 
 
-def test_where_numbers_come_from_tells_no_cells_apart(wandb_server: Wandb, tmp_path: Path) -> None:
-    """Without a spec too: one seed was trained on another commit, in a wider stack."""
-    sweep(tmp_path, by_lr)
-    store = Store(str(tmp_path))
-    runs = as_runs(store, "made")
-    for run in runs:
-        run["config"]["polysweep"]["value"] |= {"commit": f"c{run['config']['seed']['value']}", "width": 7}
+def test_a_count_that_disagrees_is_loud_and_what_has_arrived_is_kept(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", [a_run("a", [{"acc": 0.5}], {"seed": 0}), a_run("b", [{"acc": 0.5}], {"seed": 1}, lost=2)])
+    for _ in range(2):
+        with pytest.raises(
+            UserError, match=r"of 1 runs not every history row has arrived that the server counts \(b\)"
+        ):
+            pull(ADDRESS, cache=tmp_path, metric="acc")
+    with pytest.raises(UserError, match="not every history row has arrived"):
+        pull(ADDRESS, cache=tmp_path, refresh=False)
+    before = wandb_server.dump()["requests"]["Histories"]
+    wandb_server.load("p", [a_run("b", [{"acc": 0.5}] * 3, {"seed": 1})])
+    assert len(pull(ADDRESS, cache=tmp_path).history) == 4
+    assert wandb_server.dump()["requests"]["Histories"] == before + 1, "only the run that was short"
+
+
+def test_a_second_pull_fetches_only_what_has_changed(wandb_server: Wandb, tmp_path: Path) -> None:
+    runs = [a_run(f"r{i}", [{"acc": 0.1 * i}] * 3, {"seed": i}, created="2026-01-01") for i in range(5)]
     wandb_server.load("p", runs)
-    pulled = pull(ADDRESS, cache=tmp_path / "cache", tuned=["lr"])
-    assert set(pulled.protocol.cell) == {"rho", "scheduler"}
-    assert set(pulled.runs["commit"]) == {"c0", "c1", "c2"} and set(pulled.runs["width"]) == {7}
-
-
-def test_interrupted_runs_are_missing_as_in_the_store(wandb_server: Wandb, tmp_path: Path) -> None:
-    """Whether W&B calls them preempted, crashed, or by the word of a version before: failed."""
-    made = sweep(tmp_path, lambda c: "running" if c.seed < 2 and c.rho == 0.1 else by_lr(c))
-    store = Store(str(tmp_path))
-    runs = as_runs(store, "made")
-    going = [run for run in runs if run["preempting"]]
-    assert len(going) == 8
-    for run in going[::3]:
-        run |= {"complete": False, "silent": True}
-    for run in going[1::3]:
-        run |= {"preempting": False}
-    wandb_server.load("p", runs)
-    pulled = pull(f"{ADDRESS}/made", store=store, cache=tmp_path / "cache")
-    assert set(pulled.runs["run.state"]) == {"finished", "crashed", "failed", "preempted"}
-    assert pulled.runs["outcome"].tolist() == made.runs["outcome"].tolist()
-    assert "8 interrupted" in counts(pulled)
-    text = render(select(pulled), "markdown")
-    assert text == render(select(made), "markdown") and "missing" in text and "failed" not in text
-
-
-def test_rows_come_in_the_order_of_values_as_from_the_store(wandb_server: Wandb, tmp_path: Path) -> None:
-    """However late a run was made: also where the sweep's spec is not at hand."""
-    runs = [
-        a_run(f"{rho}-{lr}-{seed}", [{"acc": 0.5 + rho - lr}], {"rho": rho, "lr": lr, "seed": seed}, created=created)
-        for created, (rho, lr, seed) in enumerate(
-            [(10, 0.1, 1), (2, 0.2, 0), (10, 0.1, 0), (0.5, 0.1, 0), (2, 0.1, 0), (0.5, 0.2, 0), (10, 0.2, 0)]
-        )
+    pull(ADDRESS, cache=tmp_path, metric="acc")
+    before = wandb_server.dump()["requests"]
+    assert len(pull(ADDRESS, cache=tmp_path).history) == 15
+    after = wandb_server.dump()["requests"]
+    assert after["Histories"] == before["Histories"] and after["Runs"] == before["Runs"] + 1
+    grown = a_run("r3", [{"acc": 0.1 * 3}] * 3 + [{"acc": 0.9}], {"seed": 3}, created="2026-01-01")
+    rewritten = [
+        a_run("r4", [{"acc": 0.7}] * 3, {"seed": 4}, created="2026-01-02"),
+        a_run("r2", [{"acc": 0.6}] * 3, {"seed": 2}, created="2026-01-01"),
+        a_run("r1", [{"acc": 0.5}] * 5, {"seed": 1}, created="2026-01-01"),
     ]
-    for run in runs:
-        run["created"] = f"2026-01-0{run['created'] + 1}"
-    wandb_server.load("p", runs)
-    pulled = pull(ADDRESS, cache=tmp_path, metric="acc", tuned=["lr"])
-    expected = ["0.5-0.1-0", "0.5-0.2-0", "2-0.1-0", "2-0.2-0", "10-0.1-0", "10-0.1-1", "10-0.2-0"]
-    assert ids(pulled) == expected and pulled.history["trial_id"].tolist() == expected
-    assert pulled.columns(["acc"])["acc"].tolist() == pytest.approx([0.9, 0.8, 2.4, 2.3, 10.4, 10.4, 10.3])
-    assert select(pulled).cells["rho"].tolist() == [0.5, 2, 10]
-    assert ids(pull(ADDRESS, cache=tmp_path, refresh=False)) == expected
+    wandb_server.load("p", [grown, *rewritten, a_run("r9", [{"acc": 0.2}], {"seed": 9})])
+    pulled = pull(ADDRESS, cache=tmp_path)
+    by_run = {name: group.tolist() for name, group in pulled.history.groupby("trial_id")["acc"]}
+    assert by_run["r3"] == [0.1 * 3] * 3 + [0.9] and by_run["r2"] == [0.6] * 3 and by_run["r1"] == [0.5] * 5
+    assert by_run["r4"] == [0.7] * 3 and by_run["r9"] == [0.2] and by_run["r0"] == [0.0] * 3
+    assert pull(ADDRESS, cache=tmp_path, refresh=False).history.equals(pulled.history)
+
+
+def test_a_run_that_has_gone_from_the_server_goes_from_the_cache(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", [a_run(f"r{i}", [{"acc": 0.1 * i}], {"seed": i}) for i in range(3)])
+    pull(ADDRESS, cache=tmp_path, metric="acc")
+    wandb.Api(timeout=30).run("lab/p/r1").delete()
+    pulled = pull(ADDRESS, cache=tmp_path)
+    assert sorted(ids(pulled)) == ["r0", "r2"] and sorted(set(pulled.history["trial_id"])) == ["r0", "r2"]

@@ -1,10 +1,10 @@
-"""Every run once and every row, whatever the server does; and only what has changed."""
+"""Every run once and every row, whatever the server does."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,9 @@ from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.data.wandb_api import Project
 from polysweep.trainer.errors import UserError
 from tests.support.loopback_wandb import Wandb
-from tests.support.made import ADDRESS, a_run, ids
+from tests.support.made import ADDRESS, MAPPED, a_run, foreign, ids
 
 pytestmark = pytest.mark.usefixtures("fresh_client")
-
-
-# Every run once, every row.
 
 
 @pytest.mark.parametrize("there", [0, 5])
@@ -83,21 +80,6 @@ def test_a_long_history_is_never_sampled(wandb_server: Wandb, tmp_path: Path) ->
     assert pulled.history["acc"].tolist() == [*(row["acc"] for row in rows), 0.1]
 
 
-def test_a_count_that_disagrees_is_loud_and_what_has_arrived_is_kept(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", [a_run("a", [{"acc": 0.5}], {"seed": 0}), a_run("b", [{"acc": 0.5}], {"seed": 1}, lost=2)])
-    for _ in range(2):
-        with pytest.raises(
-            UserError, match=r"of 1 runs not every history row has arrived that the server counts \(b\)"
-        ):
-            pull(ADDRESS, cache=tmp_path, metric="acc")
-    with pytest.raises(UserError, match="not every history row has arrived"):
-        pull(ADDRESS, cache=tmp_path, refresh=False)
-    before = wandb_server.dump()["requests"]["Histories"]
-    wandb_server.load("p", [a_run("b", [{"acc": 0.5}] * 3, {"seed": 1})])
-    assert len(pull(ADDRESS, cache=tmp_path).history) == 4
-    assert wandb_server.dump()["requests"]["Histories"] == before + 1, "only the run that was short"
-
-
 def test_429_is_waited_for_as_long_as_it_says(
     wandb_server: Wandb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,34 +94,39 @@ def test_429_is_waited_for_as_long_as_it_says(
         assert not struck or second - first >= 1.9
 
 
-# Incremental.
+def test_filters_are_the_servers(wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", foreign())
+    pulled = pull(ADDRESS, cache=tmp_path, filters={"config.lr": 0.1}, **{**MAPPED, "tuned": []})
+    assert len(pulled.runs) == 8 and set(pulled.runs["lr"]) == {0.1}
+    assert len(pull(ADDRESS, cache=tmp_path, filters={}).runs) == 16, "another filter fetches anew"
 
 
-def test_a_second_pull_fetches_only_what_has_changed(wandb_server: Wandb, tmp_path: Path) -> None:
-    runs = [a_run(f"r{i}", [{"acc": 0.1 * i}] * 3, {"seed": i}, created="2026-01-01") for i in range(5)]
-    wandb_server.load("p", runs)
-    pull(ADDRESS, cache=tmp_path, metric="acc")
-    before = wandb_server.dump()["requests"]
-    assert len(pull(ADDRESS, cache=tmp_path).history) == 15
-    after = wandb_server.dump()["requests"]
-    assert after["Histories"] == before["Histories"] and after["Runs"] == before["Runs"] + 1
-    grown = a_run("r3", [{"acc": 0.1 * 3}] * 3 + [{"acc": 0.9}], {"seed": 3}, created="2026-01-01")
-    rewritten = [
-        a_run("r4", [{"acc": 0.7}] * 3, {"seed": 4}, created="2026-01-02"),
-        a_run("r2", [{"acc": 0.6}] * 3, {"seed": 2}, created="2026-01-01"),
-        a_run("r1", [{"acc": 0.5}] * 5, {"seed": 1}, created="2026-01-01"),
-    ]
-    wandb_server.load("p", [grown, *rewritten, a_run("r9", [{"acc": 0.2}], {"seed": 9})])
-    pulled = pull(ADDRESS, cache=tmp_path)
-    by_run = {name: group.tolist() for name, group in pulled.history.groupby("trial_id")["acc"]}
-    assert by_run["r3"] == [0.1 * 3] * 3 + [0.9] and by_run["r2"] == [0.6] * 3 and by_run["r1"] == [0.5] * 5
-    assert by_run["r4"] == [0.7] * 3 and by_run["r9"] == [0.2] and by_run["r0"] == [0.0] * 3
-    assert pull(ADDRESS, cache=tmp_path, refresh=False).history.equals(pulled.history)
+@pytest.mark.parametrize(
+    ("history", "why"),
+    [
+        (['{"_step": 0, "acc": 1}', '{"_step": "one", "acc": 1}'], "its last _step is 'one', which is not a number"),
+        (['{"_step": "zero", "acc": 0.5}', '{"_step": 1, "acc": 0.5}'], "its _step is not a number"),
+    ],
+)
+def test_a_step_that_is_text_is_named_with_a_way_to_go_on(
+    history: list[str], why: str, wandb_server: Wandb, tmp_path: Path
+) -> None:
+    wandb_server.load("p", [a_run("a", [], {"seed": 0}, history=history), *foreign()])
+    with pytest.raises(UserError) as error:
+        pull(ADDRESS, cache=tmp_path, **MAPPED)
+    without = {"name": {"$ne": "a"}}
+    assert f"{ADDRESS}: run a cannot be read: {why}; --filter '{json.dumps(without)}' leaves it out" == str(error.value)
+    assert len(pull(ADDRESS, cache=tmp_path, filters=without, **MAPPED).runs) == 16
 
 
-def test_a_run_that_has_gone_from_the_server_goes_from_the_cache(wandb_server: Wandb, tmp_path: Path) -> None:
-    wandb_server.load("p", [a_run(f"r{i}", [{"acc": 0.1 * i}], {"seed": i}) for i in range(3)])
-    pull(ADDRESS, cache=tmp_path, metric="acc")
-    wandb.Api(timeout=30).run("lab/p/r1").delete()
-    pulled = pull(ADDRESS, cache=tmp_path)
-    assert sorted(ids(pulled)) == ["r0", "r2"] and sorted(set(pulled.history["trial_id"])) == ["r0", "r2"]
+@pytest.mark.parametrize("broken", [{"tags": 3}, {"displayName": 3}])
+def test_a_run_that_is_no_run_is_named(broken: dict[str, Any], wandb_server: Wandb, tmp_path: Path) -> None:
+    wandb_server.load("p", [a_run("a", [{"acc": 0.5}], {"seed": 0}, attributes=broken), *foreign()])
+    with pytest.raises(UserError, match="run a cannot be read: "):
+        pull(ADDRESS, cache=tmp_path, **MAPPED)
+
+
+def test_no_key_is_said(run_here: Callable[..., Any]) -> None:
+    done = run_here("pull", ADDRESS)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {ADDRESS}: no W&B key; set WANDB_API_KEY, or run `wandb login`\n"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
@@ -14,19 +11,14 @@ from matplotlib.figure import Figure
 
 import polysweep
 from polysweep.analysis.data.frames import RunSet
-from polysweep.analysis.figures.gallery import figures, save_all
 from polysweep.analysis.figures.plots import plot_heatmap, plot_robustness, plot_scores, plot_stability
 from polysweep.analysis.figures.scores import robustness_scores
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.layout import Layout, subtables
+from polysweep.analysis.tables.layout import subtables
 from polysweep.analysis.tables.mean_std import mean_std_table, row_verdicts
 from polysweep.analysis.tables.selection import Selection
 from polysweep.trainer.errors import UserError
-from tests.support.drawn import optimizers as optimizers
-from tests.support.drawn import pulled as pulled
-from tests.support.project import ROOT
-
-# From Python.
+from tests.support.made import by_lr, sweep
 
 
 def test_rows_of_several_tables_are_refused_with_the_fields_that_differ(optimizers: Selection) -> None:
@@ -58,18 +50,6 @@ def test_cells_without_a_radius_are_points_and_beside_others_levels(optimizers: 
     assert heights == pytest.approx([88.0, 93.0])
 
 
-def test_a_text_is_one_field_wherever_fields_are_asked_for(pulled: RunSet, tmp_path: Path) -> None:
-    selection = select(pulled)
-    assert Layout.of(selection, "scheduler", "rho") == Layout.of(selection, ["scheduler"], ["rho"])
-    assert mean_std_table(selection, rows="scheduler", cols="rho").index.name == "scheduler"
-    (verdict, _) = row_verdicts(selection, selection.cells)
-    assert verdict.text("rho", "test/top1").startswith("rho 0.1: polyak over constant")
-    assert set(pulled.columns("test/top1")) == {"trial_id", "test/top1"}
-    assert {path.suffix for path in save_all(selection, tmp_path, kinds="svg")} == {".svg", ".csv"}
-    ax = plot_robustness(selection.cells, "test/top1", Figure().subplots(), lines="scheduler")
-    assert ax.get_legend_handles_labels()[1] == ["constant", "polyak"]
-
-
 def test_plots_make_axes_where_none_are_given(pulled: RunSet) -> None:
     selection = select(pulled)
     history = pulled.history.merge(pulled.runs[["trial_id", "scheduler"]], on="trial_id")
@@ -95,25 +75,25 @@ def test_plots_make_axes_where_none_are_given(pulled: RunSet) -> None:
     plt.close("all")
 
 
-def test_a_generator_that_is_broken_off_leaves_the_settings_of_matplotlib(pulled: RunSet) -> None:
-    before = dict(mpl.rcParams)
-    generator = figures(select(pulled))
-    next(generator)
-    assert dict(mpl.rcParams) == before, "also between two figures"
-    mpl.rcParams["lines.linewidth"] = before["lines.linewidth"] + 1
-    try:
-        next(generator)
-        assert mpl.rcParams["lines.linewidth"] == before["lines.linewidth"] + 1, "what the user sets in between stays"
-    finally:
-        mpl.rcParams["lines.linewidth"] = before["lines.linewidth"]
-    generator.close()  # type: ignore[attr-defined]
-    assert dict(mpl.rcParams) == before
+def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda c: "diverged" if (c.rho, c.seed) == (0.4, 1) else by_lr(c)))
+    _, ax = plt.subplots()
+    assert plot_robustness(selection.cells, "test/top1", ax) is ax
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    for scheduler in ("constant", "polyak"):
+        rows = selection.cells[selection.cells["scheduler"] == scheduler]
+        assert list(lines[scheduler].get_xdata()) == [0.1, 0.4]
+        assert list(lines[scheduler].get_ydata()) == pytest.approx(list(rows["mean"] * 100))
+    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in crosses] == [[0.4], [0.4]]
+    assert "diverged seeds" in [text.get_text() for text in ax.get_legend().get_texts()]
+    plt.close("all")
 
 
-def test_importing_the_plots_changes_no_setting_of_matplotlib() -> None:
-    code = (
-        "import matplotlib as mpl; mpl.use('svg'); before = dict(mpl.rcParams)\n"
-        "import polysweep.analysis.report.html, polysweep.analysis.theory.figures, seaborn\n"
-        "assert dict(mpl.rcParams) == before and mpl.get_backend() == 'svg'"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+def test_a_cell_without_a_finished_seed_is_marked_at_the_foot(tmp_path: Path) -> None:
+    selection = select(sweep(tmp_path, lambda c: "diverged" if c.rho == 0.4 else by_lr(c)))
+    _, ax = plt.subplots()
+    plot_robustness(selection.cells, "test/top1", ax)
+    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in crosses] == [[0.02], [0.02]]
+    plt.close("all")

@@ -1,72 +1,20 @@
-"""The plots of a sweep's choice, and its report."""
+"""The report of a sweep: one page that needs nothing else."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-from matplotlib import pyplot as plt
-
-from polysweep.analysis.data.pulling import pull
-from polysweep.analysis.figures.files import image
-from polysweep.analysis.figures.gallery import figures, save_all
-from polysweep.analysis.figures.plots import plot_robustness
-from polysweep.analysis.report.html import render_report, write_report
+from polysweep import pull
+from polysweep.analysis.figures.gallery import save_all
+from polysweep.analysis.published.cells import load_published
+from polysweep.analysis.report.html import render_report
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.formats import render
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.errors import UserError
+from tests.support.drawn import NAMES
 from tests.support.made import by_lr, sweep
-
-# Plots and report.
-
-NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler-constant", "score"]
-
-
-def test_the_robustness_plot_shows_the_numbers_of_the_table(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, lambda c: "diverged" if (c.rho, c.seed) == (0.4, 1) else by_lr(c)))
-    _, ax = plt.subplots()
-    assert plot_robustness(selection.cells, "test/top1", ax) is ax
-    lines = {line.get_label(): line for line in ax.get_lines()}
-    for scheduler in ("constant", "polyak"):
-        rows = selection.cells[selection.cells["scheduler"] == scheduler]
-        assert list(lines[scheduler].get_xdata()) == [0.1, 0.4]
-        assert list(lines[scheduler].get_ydata()) == pytest.approx(list(rows["mean"] * 100))
-    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
-    assert [list(line.get_xdata()) for line in crosses] == [[0.4], [0.4]]
-    assert "diverged seeds" in [text.get_text() for text in ax.get_legend().get_texts()]
-    plt.close("all")
-
-
-def test_a_cell_without_a_finished_seed_is_marked_at_the_foot(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, lambda c: "diverged" if c.rho == 0.4 else by_lr(c)))
-    _, ax = plt.subplots()
-    plot_robustness(selection.cells, "test/top1", ax)
-    crosses = [line for line in ax.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
-    assert [list(line.get_ydata()) for line in crosses] == [[0.02], [0.02]]
-    plt.close("all")
-
-
-def test_curves_are_of_the_chosen_trials(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, by_lr))
-    drawn = {one.name: one for one in figures(selection)}
-    assert list(drawn) == NAMES
-    panel = drawn["curves"].figure.axes[0]
-    constant = next(line for line in panel.get_lines() if line.get_label() == "constant")
-    assert list(constant.get_ydata()) == pytest.approx([80, 90, 85])
-    plt.close("all")
-
-
-def test_plots_are_written_as_png_and_svg_and_are_reproducible(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path / "store", by_lr))
-    paths = save_all(selection, tmp_path / "a")
-    assert sorted(p.name for p in paths) == sorted(f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "csv"))
-    first = next(figures(selection))
-    assert [p.read_bytes() for p in paths[:2]] == [image(first.figure, kind) for kind in ("png", "svg")]
-    assert paths[0].read_bytes().startswith(b"\x89PNG")
-    assert not plt.get_fignums(), "nothing stays open"
+from tests.support.theory import trained
 
 
 def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
@@ -95,17 +43,6 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 
-def test_a_finished_trial_without_its_history_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
-    pulled = sweep(tmp_path, by_lr)
-    victim = pulled.runs["trial_id"].iloc[0]
-    (tmp_path / "trials" / victim / "history.parquet").unlink()
-    for _ in range(2):  # as read, and from the cache
-        runs = pull("made", store=Store(str(tmp_path)), cache=tmp_path / "cache").runs.set_index("trial_id")
-        assert runs.loc[victim, "outcome"] == "failed"
-        assert f"{victim}/history.parquet: damaged: 0 epochs of 3 of a finished trial" in runs.loc[victim, "error"]
-        assert (runs.drop(victim)["outcome"] == "finished").all() and runs.drop(victim)["best/test/top1"].notna().all()
-
-
 def test_a_sweep_that_diverged_altogether_has_a_report(tmp_path: Path) -> None:
     selection = select(sweep(tmp_path, lambda _: "diverged"))
     page = render_report(selection)
@@ -114,12 +51,24 @@ def test_a_sweep_that_diverged_altogether_has_a_report(tmp_path: Path) -> None:
     assert save_all(selection, tmp_path / "plots")
 
 
-def test_nothing_trained_yet_is_said(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, lambda _: "new"))
-    for call in (
-        lambda: save_all(selection, tmp_path / "x"),
-        lambda: write_report(selection, tmp_path / "x.html"),
-    ):
-        with pytest.raises(UserError, match="sweep 'made': no trial has finished an epoch yet"):
-            call()
-    assert "0/3, 3 missing" in render(selection, "markdown")
+def test_the_report_of_a_sweep_without_published_cells_says_so(tmp_path: Path) -> None:
+    page = render_report(select(sweep(tmp_path, lambda _: [0.9])), load_published("cifar"))
+    assert "none of its cells is in made" in page and "<h2" in page
+
+
+def test_a_report_of_a_sweep_whose_radius_is_tuned(tmp_path: Path) -> None:
+    from polysweep.analysis.report.html import write_report
+
+    text = """
+name: radii
+metric: {name: suboptimality/relative, goal: minimize}
+parameters: {task: {value: ridge}, model: {value: linear}, optimizer: {value: usam}, batch_size: {value: 100},
+  scheduler: {value: polyak-deterministic}, rho: {values: [1.0, 5.0]}, epochs: {value: 20}}
+tuned: [rho]
+seeds: 2
+"""
+    trained(text, tmp_path / "store")
+    pulled = pull("radii", store=Store(str(tmp_path / "store")), cache=tmp_path / "cache")
+    write_report(select(pulled, epoch="last"), tmp_path / "r.html", None, {})
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "rho=1.0" in page and "rho=5.0" in page

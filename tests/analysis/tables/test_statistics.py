@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polysweep.analysis.data.from_store import protocol_of
-from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.formats import edge_warnings, render
-from polysweep.analysis.tables.mean_std import row_verdicts
 from polysweep.analysis.tables.statistics import (
     Sample,
     compare_means,
@@ -26,11 +20,10 @@ from polysweep.analysis.tables.statistics import (
     p_text,
     rarer,
 )
-from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.trainer.config import TrialConfig
-from tests.support.made import SPEC, by_lr, cell, sweep
 
 numbers = st.floats(-100, 100, allow_nan=False)
+
+
 groups = st.lists(numbers, min_size=2, max_size=9)
 
 
@@ -121,65 +114,3 @@ def test_an_interval_of_a_mean_is_students_and_longer_downwards_for_the_best_of_
     low, high = mean_interval(sample, candidates=3)
     assert low < expected[0] and high < expected[1]
     assert math.isnan(mean_interval(Sample.of([0.9]))[0])
-
-
-# What a choice says of itself.
-
-
-def test_a_choice_says_by_how_much_it_won_and_over_what(tmp_path: Path) -> None:
-    chosen = cell(select(sweep(tmp_path, by_lr)), 0.1, "constant")
-    assert (chosen["runner_up"], chosen["candidates"], chosen["budget"]) == ("lr=1.0", 3, 9)
-    assert chosen["margin"] == pytest.approx(0.10) and (chosen["ties"], chosen["edge"]) == (0, "")
-    alone = cell(select(sweep(tmp_path / "other", by_lr)), 0.1, "polyak")
-    assert math.isnan(alone["margin"]) and (alone["runner_up"], alone["budget"]) == ("", 3)
-
-
-def test_ties_and_edges_are_said(tmp_path: Path) -> None:
-    selection = select(sweep(tmp_path, lambda c: [0.7] if c.lr == 0.1 else [0.8]))
-    chosen = cell(selection, 0.1, "constant")
-    assert (chosen["lr"], chosen["ties"], chosen["edge"], chosen["margin"]) == (0.01, 1, "lr", 0.0)
-    text = render(selection, "markdown")
-    assert "at the edge of its grid, so a better value may lie outside: constant lr" in text
-    assert "ties, decided by the order in the spec: constant 1" in text
-    assert edge_warnings(selection) == [
-        "lr: in 2 of 4 cells the chosen value is at the edge of its grid; a better one may lie outside"
-    ]
-
-
-def test_the_best_is_compared_with_the_runner_up_over_seeds(tmp_path: Path) -> None:
-    def score(config: TrialConfig) -> list[float] | str:
-        if config.rho == 0.4 and config.seed == 2 and config.scheduler == "polyak":
-            return "diverged"
-        return [0.9 + 0.01 * config.seed + (0.02 * (config.seed + 1) if config.scheduler == "polyak" else 0)]
-
-    variants = [{"scheduler": {"value": "constant"}, "lr": {"value": 0.1}}, SPEC["variants"][1]]
-    selection = select(sweep(tmp_path, score, variants=variants))
-    first, second = row_verdicts(selection, selection.cells)
-    assert (first.best, first.runner_up, first.difference.n) == ("polyak", "constant", 3)
-    p = stats.ttest_ind([0.92, 0.95, 0.98], [0.9, 0.91, 0.92], equal_var=False).pvalue
-    assert first.difference.p == pytest.approx(p) and first.p == pytest.approx(2 * p), "Holm over the two rows"
-    assert (second.best, second.difference.n, second.p) == ("constant", 2, 1.0), "Polyak has lost a seed"
-    assert first.text(["rho"], "test/top1").endswith("(n = 3): not shown")
-    assert {key[1] for key in first.marked} == {"polyak", "constant"}, "what cannot be told from the best is marked too"
-
-
-@pytest.mark.parametrize(
-    ("entry", "values", "edges"),
-    [
-        ({"min": 0.0, "max": 1.0}, (0.5, 0.06), set()),
-        ({"min": 0.0, "max": 1.0}, (0.5, 0.04), {0.04}),
-        ({"distribution": "log_uniform_values", "min": 1e-4, "max": 1.0}, (0.1, 2e-4), set()),
-        ({"distribution": "log_uniform_values", "min": 1e-4, "max": 1.0}, (0.1, 1.2e-4, 0.9), {1.2e-4, 0.9}),
-        ({"distribution": "normal", "mu": 0.5, "sigma": 0.1}, (0.1, 0.9), set()),
-        ({"values": [0.01, 0.1, 0.2]}, (0.1, 0.2), {0.2}),
-        ({"value": 0.1}, (0.1,), set()),
-        ({"values": [0.1]}, (0.1,), set()),
-        ({"distribution": "q_uniform", "min": 0.05, "max": 1.0, "q": 0.1}, (0.1, 0.5), {0.1}),
-    ],
-)
-def test_the_edge_of_a_drawn_search_is_that_of_its_range(entry: dict, values: tuple, edges: set) -> None:
-    """Not of the values that happened to be drawn: of two one would always be the smallest."""
-    text = {**SPEC, "method": "random", "run_cap": 3, "tuned": ["lr"], "metric": SPEC["metric"]}
-    text["variants"] = [{"scheduler": {"value": "constant"}, "lr": entry}]
-    found = protocol_of(SweepSpec.parse(json.dumps(text), "drawn.yaml").as_sweep(), "here").ranges.get((0, "lr"))
-    assert {value for value in values if found is not None and found.is_at_end(value)} == edges

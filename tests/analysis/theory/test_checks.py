@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,14 +15,10 @@ from polysweep import pull, select
 from polysweep.analysis.theory.checks import checks, methods, pairs_of, verdicts
 from polysweep.analysis.theory.curves import MethodCurve
 from polysweep.analysis.theory.lines import lines_of
-from polysweep.analysis.theory.text import render_theory
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.convex import bounds
-from polysweep.trainer.convex.problem import problem_of
 from tests.support.loopback_wandb import Wandb
 from tests.support.made import ADDRESS, as_runs
-from tests.support.theory import lines as lines
-from tests.support.theory import small as small
 
 
 def test_every_statement_of_the_paper_is_checked_on_a_curve_that_it_speaks_of(lines: list[MethodCurve]) -> None:
@@ -34,33 +29,6 @@ def test_every_statement_of_the_paper_is_checked_on_a_curve_that_it_speaks_of(li
     for which in ("gamma", "descent", "lemmas"):
         assert (found[f"violations {which}"] == 0).all()
     assert not any(line.statements for line in lines if not line.is_ours and "constant" not in line.label)
-
-
-def test_factors_and_bounds_are_those_of_the_formulas(lines: list[MethodCurve]) -> None:
-    """By hand from the histories and the constants of the paper's problem: L = 0.1, mu = 0.001."""
-    line = next(one for one in lines if one.label == "usam polyak-deterministic rho=2.5")
-    strongly, convex = line.statements
-    assert strongly.bound == pytest.approx(1 - 0.001 * (1 - 0.25) ** 2 / 0.4, rel=1e-9)
-    assert convex.bound == pytest.approx(0.2 / 0.75**2, rel=1e-9)
-    one = line.history[line.history["step"] == 40]
-    start = one["distance"] / one["distance/relative"]
-    assert line.curve(strongly, np.array([40.0]))[0] == pytest.approx(strongly.bound**40 * start.mean())
-    assert line.curve(convex, np.array([40.0]))[0] == pytest.approx(convex.bound / 40 * start.mean())
-    left = line.history.groupby("step")["distance"].mean() / start.mean()
-    end = left[left <= 2 * left.min()].index[0]
-    assert line.measured(strongly) == pytest.approx(left[end] ** (1 / end))
-    averaged = line.history.groupby("step")["suboptimality/cesaro"].mean()
-    assert line.measured(convex) == pytest.approx((averaged * averaged.index).max() / start.mean())
-    noisy = next(one for one in lines if one.label == "usam polyak rho=0.1" and one.problem.kind == "ridge")
-    problem = problem_of("ridge", {"lambda_r": 0.001, "consistent": False})
-    alpha = (1 - 0.1 * problem.L_max) ** 2 / (2 * problem.L_max)
-    assert noisy.statements[0].bound == pytest.approx(1 - problem.mu * alpha / 2)
-    assert noisy.statements[0].stays == pytest.approx(2 * (2 - alpha) / (problem.mu * alpha) * problem.f_star)
-    assert noisy.statements[1].stays == pytest.approx((2 - alpha) / alpha * problem.f_star)
-    constant = next(one for one in lines if "constant" in one.label and one.run["optimizer"] == "usam")
-    share = (1 - 0.1 * problem.L_max) ** 2
-    assert constant.statements[0].bound == pytest.approx(1 - problem.mu * share * 0.05 / 2)
-    assert constant.statements[0].stays == pytest.approx(2 * (2 - share) / (problem.mu * share) * problem.f_star)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +120,6 @@ def test_a_rival_is_told_apart_by_the_interval_of_the_difference_alone(lines: li
     )
 
 
-def test_an_undecided_method_stays_on_the_page(small: Path, tmp_path: Path) -> None:
-    """A failed seed of one of two step sizes: it has a row and a sentence, and nothing of its problem is bold."""
-    pulled = pull("theory-small", store=Store(str(small)), cache=tmp_path)
-    at = pulled.runs.index[(pulled.runs["lr"] == 10.0) & (pulled.runs["seed"] == 0)]
-    outcomes = pulled.runs["outcome"].mask(pulled.runs.index.isin(at), "failed")
-    values = {name: pulled.runs[name].mask(pulled.runs.index.isin(at)) for name in pulled.runs if "st/" in name}
-    fresh = lines_of(select(replace(pulled, runs=pulled.runs.assign(outcome=outcomes, **values)), epoch="last"))
-    (row,) = methods(fresh)[methods(fresh)["method"] == "lightsam-i rho=0.1"].to_dict("records")
-    assert row["n"] == 0 and row["undecided"].startswith("lr=10.0 ")
-    assert not methods(fresh)[methods(fresh)["problem"] == row["problem"]]["marked"].any()
-    page = render_theory(fresh, "small")
-    assert (
-        "lightsam-i rho=0.1: undecided, 1 run without a result could change the choice (1 failed, 5 diverged)" in page
-    )
-    assert "| undecided: lr=10.0 " in page
-
-
 def test_bold_and_sentences_are_of_one_family(lines: list[MethodCurve]) -> None:
     table = methods(lines)
     best = table[table["best"]].set_index("problem")["method"]
@@ -178,10 +129,3 @@ def test_bold_and_sentences_are_of_one_family(lines: list[MethodCurve]) -> None:
                 "records"
             )
             assert not row["marked"], row
-
-
-def test_a_bound_above_the_start_is_vacuous(lines: list[MethodCurve]) -> None:
-    line = next(one for one in lines if one.label == "usam polyak rho=0.1" and one.problem.kind == "ridge")
-    (rate, _) = line.statements
-    assert rate.stays > line.start[1] and line.verdict(rate) == "vacuous"
-    assert not line.is_vacuous(replace(rate, stays=0.0)) and line.verdict(replace(rate, stays=0.0)) != "vacuous"
