@@ -55,7 +55,7 @@ test-all: check
 coverage: .venv/installed-dev  ## lines and branches of all processes that the tests start, those on clusters too, by package
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run $(PYTEST)
-	$(BIN)/python -m coverage run -m pytest -m long tests/system/test_cluster.py
+	$(BIN)/python -m coverage run -m pytest -m long tests/system/test_cluster.py tests/sweeps/cluster
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o coverage.json
 	$(BIN)/python -m tests.support.coverage_by_package coverage.json

@@ -36,10 +36,12 @@ def loads(content: bytes) -> dict[str, Any]:
     """
     try:
         checkpoint = torch.load(io.BytesIO(content), weights_only=True)
-        format_ = checkpoint["format"]
     except Exception as error:  # whatever torch, zipfile or pickle say of a damaged file
         reason = str(error).strip().partition("\n")[0]
         raise DamagedError(f"it cannot be read: {type(error).__name__}: {reason}") from None
+    if not isinstance(checkpoint, dict) or "format" not in checkpoint:
+        raise DamagedError("it is not a checkpoint of polysweep: it has no format")
+    format_ = checkpoint["format"]
     if isinstance(format_, int) and format_ > CHECKPOINT_FORMAT:
         raise NewerError(format_)
     if format_ != CHECKPOINT_FORMAT:

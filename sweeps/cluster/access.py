@@ -29,7 +29,7 @@ def check_dashboard(address: str, insecure: bool) -> None:
     """Raise `UserError` unless the dashboard of a cluster answers there, demands a token, and accepts ours."""
     if urlsplit(address).scheme not in ("http", "https"):
         raise UserError(f"--address {address!r}: expected the dashboard of a cluster, http://HOST:8265")
-    code, body = _get(f"{address.rstrip('/')}/api/version", "")
+    code, body = _version(address, "")
     if code == 200 and not insecure:
         raise UserError(_demands_none(address))
     if code == 200:
@@ -42,12 +42,14 @@ def check_dashboard(address: str, insecure: bool) -> None:
         raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
     os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
     token = _token()
-    code, _ = _get(f"{address.rstrip('/')}/api/version", token)
+    code, _ = _version(address, token)
     if code != 200:
         raise UserError(_refused(address, token))
 
 
-def _get(url: str, token: str) -> tuple[int, str]:
+def _version(address: str, token: str) -> tuple[int, str]:
+    """The status and the body of the dashboard's answer to the question for its version."""
+    url = f"{address.rstrip('/')}/api/version"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -57,7 +59,7 @@ def _get(url: str, token: str) -> tuple[int, str]:
         return error.code, ""
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(f"--address {url.partition('/api')[0]}: no server is listening there ({reason})") from None
+        raise UserError(f"--address {address.rstrip('/')}: no server is listening there ({reason})") from None
 
 
 def check_grpc(target: str, method: str, insecure: bool) -> None:

@@ -126,9 +126,10 @@ def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
         )
     if spec.run_cap is not None and spec.run_cap % seeds:
         low = spec.run_cap - spec.run_cap % seeds
+        choices = f"{low} or {low + seeds}" if low else str(seeds)
         raise where.error(
             ("run_cap",),
-            f"run_cap: {spec.run_cap} is not a multiple of the {seeds} seeds; use {low or seeds} or {low + seeds}",
+            f"run_cap: {spec.run_cap} is not a multiple of the {seeds} seeds; use {choices}",
         )
     count = spec.run_cap or sum(
         math.prod(len(parameter.grid or ()) for parameter in space.values()) * (1 if "seed" in space else seeds)

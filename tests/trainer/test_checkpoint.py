@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 import torch
 
@@ -28,6 +30,14 @@ def test_a_newer_format_is_not_called_damaged() -> None:
     with pytest.raises(NewerError) as raised:
         loads(dumps({"format": CHECKPOINT_FORMAT + 1, "fields": "of another time"}))
     assert raised.value.args == (CHECKPOINT_FORMAT + 1,)
+
+
+def test_a_file_of_torch_that_is_no_checkpoint_is_called_so() -> None:
+    for content in ({"row": {}}, [1], torch.zeros(2)):
+        file = io.BytesIO()
+        torch.save(content, file)
+        with pytest.raises(DamagedError, match=r"^it is not a checkpoint of polysweep: it has no format$"):
+            loads(file.getvalue())
 
 
 @pytest.mark.parametrize("length", [0, 100, -1])

@@ -105,6 +105,7 @@ def test_what_is_no_dashboard_of_ray_is_named(dashboard: Callable[[Answer], str]
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         closed = f"http://127.0.0.1:{reserved.getsockname()[1]}"
     assert refusal(closed) == f"--address {closed}: no server is listening there ([Errno 111] Connection refused)"
+    assert refusal("http://api.invalid:1/").startswith("--address http://api.invalid:1: no server is listening there (")
 
 
 def test_the_port_of_drivers_is_asked_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from polysweep.sweeps.cluster.nodes import _hello
 from polysweep.sweeps.store.provenance import THIS_VERSION
 from polysweep.sweeps.store.store import Store
+from tests.support.processes import own_network
 
 
 def test_a_node_answers_its_version_the_store_and_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +22,42 @@ def test_a_node_answers_its_version_the_store_and_the_login(tmp_path: Path, monk
     assert not _hello(str(tmp_path), ".probe-2")()["store"], "another Store of that path"
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     assert _hello(str(tmp_path), ".probe-1")()["key"]
+
+
+ASKING = """
+import sys
+import ray
+from polysweep.sweeps.cluster import nodes
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
+
+def refusal(mode):
+    try:
+        nodes.check_nodes(store, mode)
+    except UserError as error:
+        return str(error)
+
+ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+store = Store(sys.argv[1])
+print(refusal("offline"))
+print(refusal("online"))
+nodes.THIS_VERSION = {**nodes.THIS_VERSION, "polysweep": "0.0.0"}
+print(refusal("offline"))
+print(store.files.exists("."), [name for name in store.files.names("") if name.startswith(".probe")])
+ray.shutdown()
+"""
+
+
+@pytest.mark.long  # starts a Ray; on a real cluster the same is asked in tests/system/test_cluster.py
+def test_every_node_of_a_ray_is_asked_before_a_launch(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING, tmp_path / "store"], cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64, "RAY_USAGE_STATS_ENABLED": "0"},
+        preexec_fn=own_network, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    fitting, without_login, older, left = done.stdout.splitlines()[-4:]
+    assert fitting == "None"
+    assert without_login.startswith("the node 127.0.0.1 has no W&B login: set WANDB_API_KEY")
+    assert re.match(r"the worker on node 127\.0\.0\.1 runs .*, the driver .*0\.0\.0.*: install the same on both", older)
+    assert left.endswith(" []"), "no probe stays"

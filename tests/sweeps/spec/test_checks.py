@@ -14,6 +14,7 @@ SEARCH = GOOD.replace("grid", "bayes").replace("{values: [0.1, 0.2]}", "{min: 0.
     ("text", "message"),
     [
         (GOOD + "run_cap: 10\n", "file.yaml:15: run_cap: 10 is not a multiple of the 3 seeds; use 9 or 12"),
+        (GOOD + "run_cap: 2\n", "file.yaml:15: run_cap: 2 is not a multiple of the 3 seeds; use 3"),
         (
             SEARCH.replace("seeds: 3\n", "run_cap: 4\n")
             .replace("tuned", "name: file\ntuned")
