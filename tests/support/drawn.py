@@ -24,7 +24,6 @@ from tests.support.project import ROOT
 PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
 NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler-constant", "score"]
 """The figures of the sweep of tests/support/made.py."""
-WITHOUT_RADIUS = {name: value for name, value in PARAMETERS.items() if name != "rho"}
 
 
 @pytest.fixture(scope="session")
