@@ -58,7 +58,8 @@ def test_the_benchmark_of_an_epoch_runs_and_its_variants_have_the_same_losses() 
     assert float(last.rpartition("at most ")[2].split()[0]) < 1e-4
 
 
-@pytest.mark.parametrize("trials", [50, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("trials", [50, 1000])
 def test_the_benchmark_of_the_analysis_runs_and_the_loop_and_the_pull_agree(trials: int) -> None:
     answer = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "analysis.py", "--trials", str(trials), "--runs", "12", "--rounds", "1"],

@@ -37,9 +37,11 @@ class Fragile(Constant):
 """
 
 
+@pytest.mark.parametrize("on_ray", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
-    run: Run, launch_here: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run: Run, launch_here: Run, run_here: Run, spec_file: SpecFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    on_ray: bool,
+) -> None:  # fmt: skip
     """In a stack of four; its traceback is kept, the others end as they would have, and it goes on where it was."""
     (tmp_path / "fragile.py").write_text(FRAGILE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -51,7 +53,7 @@ def test_a_trial_that_fails_fails_alone_and_retry_failed_runs_exactly_those(
     assert launch_here(spec, "--store", whole).returncode == 0
 
     breaks.touch()
-    answer = run("launch", spec, "--store", store)
+    answer = run("launch", spec, "--store", store) if on_ray else launch_here(spec, "--store", store)
     assert answer.returncode == 1, answer.stdout + answer.stderr
     assert "small: 2 finished, 2 failed" in answer.stdout
     assert answer.stderr.count("RuntimeError: it broke") == 2

@@ -57,7 +57,7 @@ def test_other_precisions_are_those_of_everything(width: int, precision: str) ->
     assert dtypes_of_a_step(width, precision)[:2] == ({dtype}, {dtype})
 
 
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_bfloat16_learns_nearly_what_float32_does(width: int) -> None:
     """Eight bits of mantissa: the losses of an epoch differ by percents, and are not equal."""
     losses = {}
