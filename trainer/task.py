@@ -75,7 +75,7 @@ class Monitor(ABC):
         return {}
 
     def run_captured(self) -> None:  # noqa: B027
-        """Told if steps are a captured graph, which calls nothing between two of them."""
+        """Called if steps are a captured graph: the Python code of `after` runs at the capture, not in each step."""
 
     def after(self, state: State, theta: Tensor, result: StepResult, labels: Tensor, step: Tensor) -> State:  # noqa: ARG002
         """The state after step t, (), took rows `theta` (K, P) to those of `result` on samples with `labels` (K, b)."""

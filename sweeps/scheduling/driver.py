@@ -114,13 +114,13 @@ def _flat_of(queue: JobQueue) -> Callable[[str], Mapping[str, Any]]:
 
 
 def _check_cores(spec: SweepSpec, address: str | None) -> None:
-    """Whether this machine has the cores of a stack, before a Ray of this process's own is started on it."""
+    """Raise `UserError` if a stack needs more cores than this machine has, before a Ray is started on it."""
     if address is None and spec.launch.cpus > usable_cpus():
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {usable_cpus()} cores")
 
 
 def _check_resources(spec: SweepSpec) -> None:
-    """Whether one stack fits on some node."""
+    """Raise `UserError` if no node has what one stack needs."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
     if spec.launch.cpus > most:

@@ -26,6 +26,7 @@ LOOKS: Final = 30
 LOST_SECONDS: Final = 40.0
 """How long a cluster may be silent; Ray itself would end the process without a word after 60."""
 ATTEMPTS: Final = 3
+"""How often Ray is started while its processes are too slow."""
 TIMED_OUT: Final = "timed out during startup"
 _NEEDED: Final = {
     "gcs_server": r"gcs/gcs_server",
@@ -62,7 +63,7 @@ def local_ray(folder: str, options: dict[str, Any], lost: Callable[[str], None])
 
 
 def _start(mark: str, folder: str, options: dict[str, Any]) -> None:
-    """Start Ray; again if the machine is so busy that the 30 s run out which Ray gives its processes."""
+    """Start Ray, and start it again if its processes need more than the 30 s that Ray allows: the machine is busy."""
     for attempt in count(1):
         try:
             ray.init(address="local", num_cpus=usable_cpus(), include_dashboard=False, _temp_dir=folder, **options)

@@ -33,7 +33,9 @@ def prepare(
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         environment["RAY_AUTH_MODE"] = "token"
         environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-        environment.setdefault("RAY_prestart_worker_first_driver", "0")  # its idle workers come too late for our actors
+        environment.setdefault(
+            "RAY_prestart_worker_first_driver", "0"
+        )  # they would start beside our actors and stay idle
         if not verbose:
             environment["RAY_DEDUP_LOGS_SKIP_REGEX"] = "."  # else pages of a raylet's log are printed when it dies
     else:

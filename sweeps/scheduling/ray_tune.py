@@ -125,7 +125,7 @@ class StackTrainable(tune.Trainable):
 class Watcher(tune.Stopper):
     """Shows progress, mirrors ended trials in W&B, ends the experiment at an interruption.
 
-    It is a stopper, which sees every result, and no callback: for the first of these Tune imports W&B and MLflow.
+    It is a stopper, which sees every result too, and not a callback: given a callback, Tune imports W&B and MLflow.
     """
 
     def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
@@ -138,7 +138,7 @@ class Watcher(tune.Stopper):
         return {}
 
     def __call__(self, _trial_id: str, result: dict[str, Any]) -> bool:
-        """An epoch of a stack is done. Never stop one stack only."""
+        """Called with every result, the epochs of a stack. Never stop one stack only."""
         if lost := result.get("lost"):
             self._interruption.give_up(f"{lost}; {RESUME}")
         rows = [RowProgress(**row) for row in result["rows"]]
@@ -149,7 +149,7 @@ class Watcher(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Some time has passed. Stop if a signal has come, or the work cannot go on."""
+        """Called between two events. Stop if a signal has come, or the work cannot go on."""
         self._progress.tick()
         return self._interruption.is_over
 
