@@ -13,7 +13,7 @@ from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
-from polysweep.sweeps.planning.preflight import check_trials, data_folder, remarks
+from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
 from polysweep.sweeps.planning.spec_changes import Extension, compare
 from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -62,6 +62,8 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     plan = make_plan(spec, store.states(spec), data)
     starting = [stack.trials[0].config for stack in plan.stacks]
     reason = _reason_to_end(plan, store)
+    if options.address is None and not reason:
+        check_cores(spec.launch.cpus)
     check_trials([] if reason else [*starting, *spec.corners], data, spec.launch.device)
     for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
         warn(warning)

@@ -9,6 +9,7 @@ from typing import Final
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.components.registry import load
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.device import check_precision
 from polysweep.trainer.errors import ConfigError, UserError
 from polysweep.trainer.rehearsal import rehearse
@@ -54,6 +55,12 @@ def check_trials(configs: Iterable[TrialConfig], data: str, device: str) -> None
             except (Exception, SystemExit) as error:  # of a user's own task
                 raise ConfigError("task", f"{config.task!r}: prepare fails: {type(error).__name__}: {error}") from None
         rehearse(config, data)
+
+
+def check_cores(cpus: int) -> None:
+    """Raise `UserError` if this machine does not have the cores of one stack."""
+    if cpus > usable_cpus():
+        raise UserError(f"launch.cpus: {cpus} per stack, but this machine has {usable_cpus()} cores")
 
 
 def remarks(config: TrialConfig) -> list[str]:

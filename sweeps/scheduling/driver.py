@@ -29,7 +29,6 @@ from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import OfflineWriter
 from polysweep.sweeps.worker.signals import EXIT_SECONDS, GRACE_SECONDS, Interruption
-from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.errors import UserError
 
 
@@ -57,7 +56,6 @@ def launch(
     `data` is the folder of the data sets; `is_alive` tells whether the cluster answers; `check` is called once Ray is
     up. Raises `UserError` if no machine has what a stack asks for.
     """
-    _check_cores(spec, options.address)
     interruption = Interruption.of_process()
     with (
         LaunchLease(
@@ -111,12 +109,6 @@ def _flat_of(queue: JobQueue) -> Callable[[str], Mapping[str, Any]]:
         return flat_configs[trial_id]
 
     return flat_of
-
-
-def _check_cores(spec: SweepSpec, address: str | None) -> None:
-    """Raise `UserError` if a stack needs more cores than this machine has, before a Ray is started on it."""
-    if address is None and spec.launch.cpus > usable_cpus():
-        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but this machine has {usable_cpus()} cores")
 
 
 def _check_resources(spec: SweepSpec) -> None:

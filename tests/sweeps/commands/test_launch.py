@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,8 +14,10 @@ from polysweep.sweeps.commands.launch import patience, start, use_wandb_settings
 from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.errors import UserError
 from tests.support.made_trials import fake
+from tests.support.specs import GOOD
 
 SpecFile = Callable[..., Path]
 OPTIONS = LaunchOptions("disabled")
@@ -65,3 +68,13 @@ def test_settings_of_the_environment_go_before_those_of_the_spec(monkeypatch: py
     monkeypatch.setenv("WANDB_ENTITY", "")
     use_wandb_settings("theirs", "lab")
     assert (os.environ["WANDB_PROJECT"], os.environ["WANDB_ENTITY"]) == ("mine", "lab")
+
+
+def test_more_cores_than_there_are_are_refused_before_anything_is_written(
+    run_here: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "file.yaml").write_text(GOOD + "launch: {cpus: 4096}\n")
+    answer = run_here("launch", "file.yaml", "--store", "store")
+    assert answer.returncode == 2 and answer.stdout == ""
+    assert answer.stderr == f"error: launch.cpus: 4096 per stack, but this machine has {usable_cpus()} cores\n"
+    assert not (tmp_path / "store" / "sweeps").exists(), "nothing was launched"
