@@ -61,7 +61,7 @@ def test_a_check_or_default_that_has_changed_since_changes_nothing_that_is_read(
     assert len(select(pull("made", store=store, cache=tmp_path / "other-cache")).cells) == 4
 
 
-def test_without_the_plug_in_everything_but_a_launch_works(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_plug_in_everything_but_a_launch_works(lab: Path) -> None:
     """The user's own parts are gone: only plan and launch need them."""
     store = Store(str(lab / "store"))
     spec = SweepSpec.load(lab / "mine.yaml")
@@ -73,7 +73,7 @@ def test_without_the_plug_in_everything_but_a_launch_works(lab: Path, monkeypatc
         store.write_record(trial.trial_id, record)
     shutil.rmtree(lab / "my_lab")
     for name in [name for name in sys.modules if name.partition(".")[0] == "my_lab"]:
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]  # for good: monkeypatch would bring it back for the next test
     plugins._own.cache_clear()
     place = ("--store", store.root)
     for command in (
