@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from polysweep.trainer.components.plugins import component, is_own
-from polysweep.trainer.config import COMPONENT_FIELDS, Scalar, TrialConfig
+from polysweep.trainer.config import COMPONENT_FIELDS, OptionValue, TrialConfig
 from polysweep.trainer.errors import ConfigError, UserError
 
 FEW: Final = 8
@@ -63,7 +63,7 @@ def refusal(config: TrialConfig, data: str | Path = "") -> str:
 
 
 @lru_cache(maxsize=64)
-def _refusal(model: str, options: tuple[tuple[str, Scalar], ...], shape: tuple[int, ...], classes: int) -> str:
+def _refusal(model: str, options: tuple[tuple[str, OptionValue], ...], shape: tuple[int, ...], classes: int) -> str:
     import torch
 
     from polysweep.trainer.stack.oracles import Vmapped, build_model, rows_of

@@ -58,7 +58,12 @@ def read_parameters(data: Any, path: KeyPath, where: Source, rename: Mapping[str
             }
         else:
             parsed[name] = _entry(name, entry, here, where)
-    return parsed
+    return {name: entry for name, entry in parsed.items() if not is_not_given(name, entry)}
+
+
+def is_not_given(name: str, entry: Parameter) -> bool:
+    """Whether an entry is `{value: null}` of a config field, which gives it no value; of an option it is a value."""
+    return entry.grid == [None] and name.partition(".")[0] == name
 
 
 def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
@@ -78,14 +83,12 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
 
 
 def _check_values(name: str, entry: Mapping[str, Any], here: KeyPath, where: Source) -> None:
-    """Whether the values are a list without repetitions and without a gap."""
+    """Whether the values are a list without repetitions."""
     values = entry.get("values", [0])
     if not isinstance(values, list) or not values:
         raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
     seen = set()
     for index, value in enumerate([entry["value"]] if "value" in entry else values):
-        if value is None:
-            raise where.error(here, f"{name!r}: a value is missing; leave the parameter out if it does not apply")
         if (key := _hashable(value)) in seen:
             raise where.error((*here, "values", index), f"{name!r}: {brief(value)} is listed twice")
         seen.add(key)

@@ -114,8 +114,8 @@ class SettingsFields(TypedDict):
     text: str
 
 
-Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str
-Config = dict[str, Value]
+Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
+Config = dict[str, Value | list[Value]]
 
 
 @with_config(_STRICT)
