@@ -13,8 +13,14 @@ SPEC := sweeps/specs/quickstart.yaml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-# The S3 server of the tests needs versions of its own.
-.venv/installed-dev: .venv/installed
+# W&B's sweep engine, with which the tests compare draws and hyperband, needs versions of its own.
+.venv/wandb-sweeps/installed: | .venv/installed
+	$(PYTHON) -m venv .venv/wandb-sweeps
+	.venv/wandb-sweeps/bin/python -m pip install --quiet --disable-pip-version-check 'sweeps>=0.3,<0.4'
+	touch $@
+
+# So does the S3 server of the tests.
+.venv/installed-dev: .venv/installed | .venv/wandb-sweeps/installed
 	$(PYTHON) -m venv .venv/moto
 	.venv/moto/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server,s3]>=5.1,<6'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'

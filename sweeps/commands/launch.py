@@ -14,8 +14,9 @@ from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
-from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.planning.target import is_target_reached
+from polysweep.sweeps.spec.remarks import remarks_on_spec
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
@@ -48,7 +49,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     `run` schedules it, by default on a Ray of this process's own.
     """
     data = data_folder(options.data_dir, spec.launch.data_dir)
-    spec = store.search.with_proposals(spec)
+    spec = as_launched(spec, store)
     extension = compare(spec, store)
     if extension.changed and not options.extend:
         raise UserError(
@@ -116,6 +117,7 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed but probably not intended."""
     texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
+    texts += remarks_on_spec(spec)
     return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
@@ -128,6 +130,8 @@ def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, s
         f"{ended(counts) or '0 ended'}{more}",
         flush=True,
     )
+    if plan.spec.repetition:
+        print(plan.spec.repetition, flush=True)
     if plan.spec.description:
         say(plan.spec.description)
     if extension.gone:

@@ -8,7 +8,7 @@ from polysweep.sweeps.commands.launch import warnings
 from polysweep.sweeps.planning.estimate import Estimate, estimate
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.preflight import data_folder
-from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 
@@ -25,7 +25,7 @@ class PlannedLaunch:
 
 def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
     """Plan a launch of `spec`; nothing is started or written."""
-    spec = store.search.with_proposals(spec)
+    spec = as_launched(spec, store)
     planned = plan(spec, store.states(spec), data_folder(data_dir, spec.launch.data_dir))
     extension = compare(spec, store)
     cost = estimate(planned.stacks, planned.states, spec.settings.launch, store, proposals=planned.proposals_left)

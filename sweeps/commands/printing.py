@@ -35,6 +35,8 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
         f"{spec.name}: {counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
         f"({len(spec.variants)} variants)"
     )
+    if spec.repetition:
+        say(spec.repetition)
     if spec.method == "bayes":
         say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {plan.proposals_left} to come")
     tuned = ", ".join(spec.tuned) or "nothing"

@@ -1,7 +1,8 @@
 """Where the points of `random` and `bayes` sweeps come from: pure functions of the spec and of what is in the Store.
 
 `random`: point i draws every parameter from a stream of its own, named by the spec's `search_seed`, i and the
-parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws.
+parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws. Draws are
+independent, as in W&B: a point may be drawn again, and then its trials are the same ones.
 `bayes`: point i is what Optuna's tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), seeded with
 `search_seed` and i, proposes after the results that are known; a restart asks it again.
 """
@@ -65,7 +66,10 @@ def draw(space: Space, seed: int, index: int) -> Point:
 
 
 def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
-    """The points of a random sweep, without repetitions; ends after `TRIES` draws in a row without a new one."""
+    """The points of a random sweep of an earlier version: without repetitions.
+
+    Ends after `TRIES` draws in a row without a new one.
+    """
     seen: set[str] = set()
     index, tries = 0, 0
     while tries < TRIES:
@@ -97,11 +101,11 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
 
 
 def _size(space: Space) -> int | None:
-    """How many points there are; None if a parameter is continuous."""
-    grids = [[parameter.grid for parameter in variant.values()] for variant in space]
-    if any(grid is None for variant in grids for grid in variant):
+    """How many different points there are; None if a parameter is continuous."""
+    supports = [[parameter.support for parameter in variant.values()] for variant in space]
+    if any(support is None for variant in supports for support in variant):
         return None
-    return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
+    return sum(math.prod(len(support or ()) for support in variant) for variant in supports)
 
 
 def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bool) -> Suggestion:
