@@ -28,5 +28,12 @@ def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> P
     spec = as_launched(spec, store)
     planned = plan(spec, store.states(spec), data_folder(data_dir, spec.launch.data_dir))
     extension = compare(spec, store)
-    cost = estimate(planned.stacks, planned.states, spec.settings.launch, store, proposals=planned.proposals_left)
+    cost = estimate(
+        planned.stacks,
+        planned.states,
+        spec.settings.launch,
+        store,
+        proposals=planned.proposals_left,
+        to_propose=planned.to_propose,
+    )
     return PlannedLaunch(planned, extension, cost, (*warnings(spec), *planned.notes))

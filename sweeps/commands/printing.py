@@ -11,6 +11,7 @@ from rich.console import Console
 
 from polysweep.sweeps.console import print_cells, say
 from polysweep.sweeps.planning.estimate import Estimate
+from polysweep.sweeps.planning.search_summary import per_point, search_summary
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import shown_number
@@ -31,14 +32,14 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     """Cells with their trials by state, and what a launch would start."""
     spec, counts = plan.spec, plan.counts()
     seeds = len({trial.seed for trial in plan.trials}) or len(spec.seeds)
-    say(
-        f"{spec.name}: {counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
+    trials = (
+        f"{counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
         f"({len(spec.variants)} variants)"
     )
-    if spec.repetition:
-        say(spec.repetition)
-    if spec.method == "bayes":
-        say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {plan.proposals_left} to come")
+    first, *more = [trials] * bool(plan.trials) + list(search_summary(plan))
+    say(f"{spec.name}: {first}")
+    for line in more:
+        say(line)
     tuned = ", ".join(spec.tuned) or "nothing"
     say(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
     if plan.members:
@@ -68,14 +69,16 @@ def _show_cells(plan: Plan) -> None:
 
 def _starting(plan: Plan) -> str:
     """What a launch would start, in words."""
-    sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
-    rows = sum(stack.width for stack in plan.stacks)
-    padding = rows - sum(len(stack.trials) for stack in plan.stacks)
-    text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
-    text += f" ({padding} of their {rows} rows are padding)" if padding else ""
+    parts = []
+    if plan.stacks or not plan.proposals_left:
+        sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
+        rows = sum(stack.width for stack in plan.stacks)
+        padding = rows - sum(len(stack.trials) for stack in plan.stacks)
+        text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
+        parts.append(text + (f" ({padding} of their {rows} rows are padding)" if padding else ""))
     if plan.proposals_left:
-        text += f"; then bayes proposes {plan.proposals_left} points, each a stack of K = {len(plan.spec.seeds)}"
-    return text
+        parts.append(f"bayes would propose {plan.proposals_left} points, each {per_point(plan)}")
+    return "; then ".join(parts)
 
 
 def show_extension(name: str, extension: Extension) -> None:

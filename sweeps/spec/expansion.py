@@ -94,14 +94,27 @@ def corners(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[
         return []
     configs = []
     for variant, space in enumerate(spec.space):
-        middle = {name: parameter.at(0.5) for name, parameter in space.items()}
         choices = [{name: value} for name, parameter in space.items() for value in parameter.extremes]
         if {"lr", "lr_min"} <= space.keys():  # which are checked against each other
             choices.insert(0, {"lr": space["lr"].at(1e-6), "lr_min": space["lr_min"].at(1 - 1e-6)})
         for choice in choices:
-            values = {**middle, **choice, "seed": spec.seeds[0]}
+            values = {**_middle(spec, variant), **choice}
             configs.append(_trial_at(spec, where, variant, values, recorded=recorded).config)
     return configs
+
+
+def middles(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[SweepTrial]:
+    """Stand-ins for the trials of a bayes sweep: of each variant the middle of its ranges."""
+    if spec.method != "bayes":
+        return []
+    return [
+        _trial_at(spec, where, variant, _middle(spec, variant), recorded=recorded)
+        for variant in range(len(spec.variants))
+    ]
+
+
+def _middle(spec: SpecFields, variant: int) -> dict[str, Any]:
+    return {**{name: one.at(0.5) for name, one in spec.space[variant].items()}, "seed": spec.seeds[0]}
 
 
 def ranges(spec: SpecFields) -> Iterator[tuple[int, str, Range]]:

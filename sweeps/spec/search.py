@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 TRIES: Final = 200
 """Draws in a row that repeat a known point before a space counts as exhausted."""
 
+STARTUP: Final = 10
+"""Points of bayes that are to have ended before the estimator is used; until then points are drawn at random."""
+
 Goal = Literal["maximize", "minimize"]
 Space = Sequence[Mapping[str, Parameter]]
 """By variant, its parameters and the shared ones."""
@@ -89,8 +92,8 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
     """
     taken = {repr(observation.suggestion.point) for observation in observations}
     trials = [trial for observation in observations if (trial := _as_optuna_trial(space, observation)) is not None]
-    size = _size(space)
-    if size is not None and len(taken) >= size:
+    different = size(space)
+    if different is not None and len(taken) >= different:
         return
     running = any(observation.state == "running" for observation in observations)
     for attempt in range(TRIES):
@@ -100,8 +103,8 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
             yield suggestion
 
 
-def _size(space: Space) -> int | None:
-    """How many different points there are; None if a parameter is continuous."""
+def size(space: Space) -> int | None:
+    """How many different points a space has; None if a parameter is continuous."""
     supports = [[parameter.support for parameter in variant.values()] for variant in space]
     if any(support is None for variant in supports for support in variant):
         return None
@@ -113,7 +116,7 @@ def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bo
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     start = random.Random(seed).getrandbits(31)
-    sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
+    sampler = optuna.samplers.TPESampler(seed=start, n_startup_trials=STARTUP, constant_liar=running)
     study = optuna.create_study(sampler=sampler, direction=goal)
     study.add_trials(trials)
     trial = study.ask()

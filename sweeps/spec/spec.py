@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given, validation_error
-from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, ranges
+from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parsing import read_parameters, read_rename, read_seeds, read_variants
 from polysweep.sweeps.spec.search import Suggestion
@@ -135,6 +135,11 @@ class SweepSpec(SpecFields):
     def corners(self) -> list[TrialConfig]:
         """Stand-ins for the points that bayes has not proposed yet."""
         return corners(self, self._source, recorded=self._recorded)
+
+    @cached_property
+    def middles(self) -> list[SweepTrial]:
+        """Stand-ins for trials that bayes has not proposed yet: of each variant one."""
+        return middles(self, self._source, recorded=self._recorded)
 
     @property
     def settings(self) -> Settings:
