@@ -36,6 +36,46 @@ def test_the_pages_script_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     assert len(out.splitlines()) < 60, "objects print themselves, not their frames"
 
 
+OWN = """
+from pathlib import Path
+import torch
+from polysweep import Classification, Images, Normalisation
+
+def table(data, val_fraction):
+    rows = torch.tensor([[int(cell) for cell in line.split(",")] for line in Path("data/table.csv").open()])
+    images = Images(rows[:, :4].to(torch.uint8).reshape(-1, 2, 2, 1), rows[:, 4])
+    return Classification(images, None, images, Normalisation(torch.zeros(1), torch.ones(1)), 2)
+"""
+
+SCRIPT = """
+import polysweep
+
+values = {"task": "beside:table", "model": "mlp", "optimizer": "sgd", "scheduler": "constant", "lr": 0.1,
+          "batch_size": 4, "epochs": 1}
+spec = {"name": "own", "parameters": {name: {"value": value} for name, value in values.items()}}
+print(polysweep.plan(spec, store="store"))
+print(polysweep.launch(spec, store="store", wandb="disabled"))
+"""
+
+
+def test_workers_have_the_working_directory_and_the_import_paths_of_the_script_that_launches(tmp_path: Path) -> None:
+    """A task of a module beside the script reads a file by a path relative to where the script is run."""
+    for name, text in (
+        ("code/beside.py", OWN),
+        ("code/script.py", SCRIPT),
+        ("data/table.csv", "".join(f"{n},{2 * n},{3 * n},{4 * n},{n % 2}\n" for n in range(8))),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "code/script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        preexec_fn=own_network, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "1 finished" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"code", "data", "store", "polysweep-cache"}
+
+
 def test_the_page_names_every_public_name() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("## All names")[2]
     assert set(re.findall(r"`(\w+)`", table)) == set(polysweep.__all__)

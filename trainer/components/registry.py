@@ -259,6 +259,12 @@ CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in na
 
 def import_paths() -> list[str]:
     """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
-    with suppress(FileNotFoundError):  # it may have been removed
-        return [str(Path.cwd())]
-    return []
+    folder = working_folder()
+    return [folder] if folder else []
+
+
+def working_folder() -> str:
+    """The working directory, where relative paths of the user's own parts lead; empty if it has been removed."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
