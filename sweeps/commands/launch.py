@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from polysweep.sweeps.commands.printing import ended, show_failures, show_holders
 from polysweep.sweeps.commands.retry import retry
@@ -14,6 +14,7 @@ from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
+from polysweep.sweeps.planning.sources import changed_sources
 from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.spec.remarks import remarks_on_spec
@@ -61,13 +62,15 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
         failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
         count = retry(store, {trial.trial_id: before.width(trial) for trial in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
-    plan = make_plan(spec, store.states(spec), data)
+    records: dict[str, Mapping[str, Any]] = {}
+    plan = make_plan(spec, store.states(spec, records=records), data)
     starting = [stack.trials[0].config for stack in plan.stacks]
     reason = _reason_to_end(plan, store)
     if options.address is None and not reason:
         check_cores(spec.launch.cpus)
     check_trials([] if reason else [*starting, *spec.corners], data, spec.launch.device)
-    for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
+    notes = [*plan.notes, *_changes_of_device(plan, store), *changed_sources(plan.trials, records)]
+    for warning in [*warnings(spec), *notes]:
         warn(warning)
     store.write_sweep(spec, plan.widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from polysweep.sweeps.commands.launch import warnings
 from polysweep.sweeps.planning.estimate import Estimate, estimate
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.preflight import data_folder
+from polysweep.sweeps.planning.sources import changed_sources
 from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
@@ -26,7 +29,8 @@ class PlannedLaunch:
 def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
     """Plan a launch of `spec`; nothing is started or written."""
     spec = as_launched(spec, store)
-    planned = plan(spec, store.states(spec), data_folder(data_dir, spec.launch.data_dir))
+    records: dict[str, Mapping[str, Any]] = {}
+    planned = plan(spec, store.states(spec, records=records), data_folder(data_dir, spec.launch.data_dir))
     extension = compare(spec, store)
     cost = estimate(
         planned.stacks,
@@ -36,4 +40,6 @@ def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> P
         proposals=planned.proposals_left,
         to_propose=planned.to_propose,
     )
-    return PlannedLaunch(planned, extension, cost, (*warnings(spec), *planned.notes))
+    return PlannedLaunch(
+        planned, extension, cost, (*warnings(spec), *planned.notes, *changed_sources(planned.trials, records))
+    )

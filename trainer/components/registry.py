@@ -56,6 +56,7 @@ class Component:
     options: type[Options] = Options
     family: str = ""
     version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
+    source: str = ""  # of a user's own part: the hash of its source when it was imported; not a part of ids
     # of a task:
     train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
     smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
