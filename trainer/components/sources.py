@@ -20,7 +20,7 @@ def source_hash(module: str) -> str:
 
     That is: the packages that it is in, and every module that one of these imports, wherever in its text, from the same
     top-level package or, unless it is installed, from the same folder. Loaders read them, so that this may be a zip
-    file. Other packages are not looked at: their versions are recorded. Empty if there is no source.
+    file. Other packages are not looked at. Empty if there is no source.
     """
     texts: dict[str, bytes] = {}
     waiting = [module]
