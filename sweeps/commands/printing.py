@@ -11,7 +11,6 @@ from rich.console import Console
 
 from polysweep.sweeps.console import print_cells, say
 from polysweep.sweeps.planning.estimate import Estimate
-from polysweep.sweeps.planning.search_summary import per_point, search_summary
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import shown_number
@@ -30,6 +29,8 @@ MOST_DAMAGED: Final = 10
 
 def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     """Cells with their trials by state, and what a launch would start."""
+    from polysweep.sweeps.planning.search_summary import search_summary
+
     spec, counts = plan.spec, plan.counts()
     seeds = len({trial.seed for trial in plan.trials}) or len(spec.seeds)
     trials = (
@@ -69,6 +70,8 @@ def _show_cells(plan: Plan) -> None:
 
 def _starting(plan: Plan) -> str:
     """What a launch would start, in words."""
+    from polysweep.sweeps.planning.search_summary import per_point
+
     parts = []
     if plan.stacks or not plan.proposals_left:
         sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
