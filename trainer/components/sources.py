@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
@@ -19,8 +20,9 @@ def source_hash(module: str) -> str:
     """The first 12 hex digits of the SHA-256 of a module's source, and of the source that it needs of its own kind.
 
     That is: the packages that it is in, and every module that one of these imports, wherever in its text, from the same
-    top-level package or, unless it is installed, from the same folder. Loaders read them, so that this may be a zip
-    file. Other packages are not looked at. Empty if there is no source.
+    top-level package or, unless that one is installed, from others that are not installed either. Where they are does
+    not matter: on a cluster each may have a folder of its own, and loaders read zip files too. Empty if there is no
+    source.
     """
     texts: dict[str, bytes] = {}
     waiting = [module]
@@ -46,8 +48,17 @@ def _top(name: str) -> str:
 
 
 def _are_related(top: str, own: str) -> bool:
-    """Whether a top-level module is that of the part, or lies beside it; polysweep itself never counts."""
-    return top == own or (top != "polysweep" and (home := _home(own)) is not None and _home(top) == home)
+    """Whether a top-level module is that of the part, or is like it a user's own code."""
+    return top == own or (_is_local(own) and _is_local(top))
+
+
+def _is_local(top: str) -> bool:
+    """Whether a top-level module is neither of Python, nor installed, nor of polysweep."""
+    spec = None if top == "polysweep" or top in sys.stdlib_module_names else _spec(top)
+    if spec is None:
+        return False
+    place = Path(next(iter(spec.submodule_search_locations or ()), spec.origin or ""))
+    return not INSTALLED & set(place.parts) and next(place.parent.glob("*.dist-info"), None) is None
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -61,14 +72,6 @@ def _spec(name: str) -> ModuleSpec | None:
         return None if places is None else PathFinder.find_spec(name, places)
     except (ImportError, AttributeError, ValueError):
         return None
-
-
-def _home(top: str) -> Path | None:
-    """The folder that a top-level module or package is in; None if it is installed, or built in."""
-    spec = _spec(top)
-    places = () if spec is None else (*(spec.submodule_search_locations or ()), spec.origin or "")
-    place = Path(places[0]).parent if places else Path()
-    return None if place == Path() or INSTALLED & set(place.parts) else place
 
 
 def _content(spec: ModuleSpec) -> bytes:

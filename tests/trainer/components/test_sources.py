@@ -48,6 +48,17 @@ def test_a_hash_is_of_the_module_and_of_all_that_it_imports_of_its_own_kind(fold
     assert not {"net_lab", "net_lab.deep", "beside"} & set(sys.modules), "nothing is imported for it"
 
 
+def test_it_does_not_matter_where_its_modules_are(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster each module that travels has a folder of its own."""
+    first = source_hash("net_lab.nets")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder / "beside.py").rename(elsewhere / "beside.py")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    assert source_hash("net_lab.nets") == first
+
+
 def test_line_ends_change_nothing(folder: Path) -> None:
     first = source_hash("net_lab.nets")
     (folder / "net_lab" / "nets.py").write_bytes(FILES["net_lab/nets.py"].replace("\n", "\r\n").encode())
@@ -67,10 +78,12 @@ def test_a_part_in_a_zip_file_has_the_hash_of_the_same_files(
     assert source_hash("net_lab.nets") == first
 
 
+@pytest.mark.parametrize("target", ["site-packages", "deps"])
 def test_an_installed_part_is_its_package_alone(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    place = tmp_path_factory.mktemp("lib") / "site-packages"
+    place = tmp_path_factory.mktemp("lib") / target
+    (place / "net_lab_2-1.0.dist-info").mkdir(parents=True)
     (place / "net_lab_2").mkdir(parents=True)
     (place / "net_lab_2" / "__init__.py").write_text("import another_2")
     (place / "another_2.py").write_text("A = 1")
