@@ -37,9 +37,9 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
         f"{counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
         f"({len(spec.variants)} variants)"
     )
-    first, *more = [trials] * bool(plan.trials) + list(search_summary(plan))
-    say(f"{spec.name}: {first}")
-    for line in more:
+    lines = [*([trials] if plan.trials else []), *search_summary(plan)]
+    say(f"{spec.name}: {lines[0]}")
+    for line in lines[1:]:
         say(line)
     tuned = ", ".join(spec.tuned) or "nothing"
     say(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")

@@ -30,9 +30,10 @@ def _remarks(parameter: Parameter, method: str) -> Iterator[str]:
     if kind in EXPONENTS and _look_like_values(low, high):
         ends = parameter.ends
         assert ends is not None
+        other = f"{kind}_values" if low > 0 else "q_uniform" if kind.startswith("q_") else "uniform"
         yield (
             f"{kind} reads min and max as natural logarithms, as W&B does: values from {ends[0]:.6g} to {ends[1]:.6g}; "
-            f"for values from {low:g} to {high:g} use {kind}_values"
+            f"for values from {low:g} to {high:g} use {other}"
         )
     elif kind.startswith("q_"):
         yield from _on_rounding(parameter, low, high, method)

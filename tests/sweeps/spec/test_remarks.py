@@ -27,6 +27,11 @@ def remarks(entry: str, method: str = "random", more: str = "") -> list[str]:
             "0.999; for values from 0.001 to 5 use inv_log_uniform_values",
         ),
         (
+            "{distribution: q_log_uniform, min: 0, max: 0.7, q: 0.5}",
+            "'rho': q_log_uniform reads min and max as natural logarithms, as W&B does: values from 1 to 2; "
+            "for values from 0 to 0.7 use q_uniform",
+        ),
+        (
             "{distribution: q_uniform, min: 0.1, max: 0.9, q: 0.25}",
             "'rho': q_uniform rounds to multiples of 0.25, as W&B does: values from 0 to 1",
         ),
