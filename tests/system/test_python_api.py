@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import polysweep
+from tests.support.lab import READING
 from tests.support.pages import blocks_of
 from tests.support.processes import as_from_a_terminal, own_network
 from tests.support.project import ROOT, TINY
@@ -36,17 +37,6 @@ def test_the_pages_script_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     assert len(out.splitlines()) < 60, "objects print themselves, not their frames"
 
 
-OWN = """
-from pathlib import Path
-import torch
-from polysweep import Classification, Images, Normalisation
-
-def table(data, val_fraction):
-    rows = torch.tensor([[int(cell) for cell in line.split(",")] for line in Path("data/table.csv").open()])
-    images = Images(rows[:, :4].to(torch.uint8).reshape(-1, 2, 2, 1), rows[:, 4])
-    return Classification(images, None, images, Normalisation(torch.zeros(1), torch.ones(1)), 2)
-"""
-
 SCRIPT = """
 import polysweep
 
@@ -61,7 +51,7 @@ print(polysweep.launch(spec, store="store", wandb="disabled"))
 def test_workers_have_the_working_directory_and_the_import_paths_of_the_script_that_launches(tmp_path: Path) -> None:
     """A task of a module beside the script reads a file by a path relative to where the script is run."""
     for name, text in (
-        ("code/beside.py", OWN),
+        ("code/beside.py", READING),
         ("code/script.py", SCRIPT),
         ("data/table.csv", "".join(f"{n},{2 * n},{3 * n},{4 * n},{n % 2}\n" for n in range(8))),
     ):
