@@ -31,6 +31,8 @@ ID_DIGITS: Final = 16
 RadiusSchedule = Literal["constant", "inverse_sqrt", "inverse"]
 Precision = Literal["float32", "bfloat16", "float64", "tf32"]
 Scalar = bool | int | float | str
+OptionValue = Scalar | None | tuple[Scalar | None, ...]
+"""What an option of a component may be. A list is a tuple here, and a list in JSON."""
 
 
 def _positive_zero(value: float) -> float:
@@ -56,13 +58,13 @@ class TrialConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     task: str
-    task_options: dict[str, Scalar] = {}
+    task_options: dict[str, OptionValue] = {}
     model: str
-    model_options: dict[str, Scalar] = {}
+    model_options: dict[str, OptionValue] = {}
     optimizer: str
-    optimizer_options: dict[str, Scalar] = {}
+    optimizer_options: dict[str, OptionValue] = {}
     scheduler: str
-    scheduler_options: dict[str, Scalar] = {}
+    scheduler_options: dict[str, OptionValue] = {}
     rho: NonNegative | None = None  # radius. SAM: length in weight space; USAM: multiple of the gradient
     rho_schedule: RadiusSchedule | None = None  # of step t: rho, rho / sqrt(t + 1), rho / (t + 1)
     weight_decay: NonNegative = 0.0  # coefficient of theta in the descent step
@@ -194,9 +196,9 @@ class TrialConfig(BaseModel):
             del shared["optimizer_options"]
         return _SORTED.encode(shared)
 
-    def flat(self) -> dict[str, Scalar]:
+    def flat(self) -> dict[str, OptionValue]:
         """The fields in use, options flattened to `model_options.hidden`: the W&B config, the columns of `runs`."""
-        values: dict[str, Scalar] = {}
+        values: dict[str, OptionValue] = {}
         for key, value in self.model_dump().items():
             if isinstance(value, dict):
                 values |= {f"{key}.{option}": setting for option, setting in value.items()}
@@ -216,9 +218,9 @@ def _defaults(config: type[TrialConfig]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _not_default(options: type[BaseModel], text: str) -> dict[str, Scalar]:
-    """Those of a component's options, given as JSON, that differ from their default."""
-    return options(**json.loads(text)).model_dump(exclude_defaults=True)
+def _not_default(options: type[BaseModel], text: str) -> dict[str, Any]:
+    """Those of a component's options, given as JSON, that differ from their default, as JSON has them."""
+    return options(**json.loads(text)).model_dump(mode="json", exclude_defaults=True)
 
 
 _SHARED: Final = (

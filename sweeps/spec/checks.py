@@ -113,7 +113,7 @@ def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, where
                 "{values: [x, ...]}; or use method: random",
             )
         if spec.method != "random" and parameter.probabilities is not None:
-            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only")
+            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only; leave them out")
         if spec.method == "bayes" and name == "seed":
             raise where.error((*path, name), "'seed' is not searched; use seeds")
 

@@ -12,7 +12,7 @@ from polysweep.sweeps.store.checkpoints import put_right, read_checkpoint, remov
 from polysweep.sweeps.store.claims import Claim, Lease
 from polysweep.sweeps.store.files import NotOursError
 from polysweep.sweeps.store.process import Process
-from polysweep.sweeps.store.provenance import differences
+from polysweep.sweeps.store.provenance import differences, source_changes
 from polysweep.sweeps.store.record import first_record
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
@@ -89,6 +89,10 @@ class TrialRun:
         changed = differences(earlier, self.record["provenance"]) if self.history else ""
         if changed:
             self.note(f"continued after epoch {len(self.history)} on another kind of device: {changed}")
+        for kind, before, now in source_changes(earlier, self.record["provenance"]) if self.history else ():
+            self.note(
+                f"continued after epoch {len(self.history)} with another source of its {kind}: {before}, now {now}"
+            )
         self.record["sessions"].append(
             {
                 "from_epoch": self.record["epoch"],

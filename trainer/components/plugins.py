@@ -9,7 +9,7 @@ A user's part says what it needs with `polysweep.declare`; `docs/extending.md` h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from polysweep.trainer.components.registry import ACCURACIES, CONDITIONAL, REGISTRY, Component, Declaration, load
+from polysweep.trainer.components.sources import source_hash
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from polysweep.trainer.text import brief
@@ -79,6 +80,12 @@ def is_own(kind: str, name: str) -> bool:
     return name not in REGISTRY[kind]
 
 
+def own_sources(parts: Mapping[str, Any]) -> dict[str, str]:
+    """By kind, the hash of the source of those of a config's parts that are the user's own and have one."""
+    components = {kind: component(kind, parts[kind]) for kind in METHODS if is_own(kind, parts[kind])}
+    return {kind: one.source for kind, one in components.items() if one.source}
+
+
 def own_modules(names: Iterable[str]) -> list[Path]:
     """Where the modules of import paths lie that are not of an installed package: what has to travel to a worker."""
     paths = {}
@@ -128,7 +135,7 @@ def _own(kind: str, name: str, target: str) -> Component:
             raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
     fields = {**dict(declared), "uses": declared.uses or {}}
     prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
-    return Component(target, family=name, prepare=prepare, **fields)
+    return Component(target, family=name, prepare=prepare, source=source_hash(module), **fields)
 
 
 def _require_methods(kind: str, name: str, part: Any) -> None:

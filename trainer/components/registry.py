@@ -59,6 +59,7 @@ class Component:
     options: type[Options] = Options
     family: str = ""
     version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
+    source: str = ""  # of a user's own part: the hash of its source when it was imported; not a part of ids
     # of a task:
     train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
     smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
@@ -275,6 +276,12 @@ CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in na
 
 def import_paths() -> list[str]:
     """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
-    with suppress(FileNotFoundError):  # it may have been removed
-        return [str(Path.cwd())]
-    return []
+    folder = working_folder()
+    return [folder] if folder else []
+
+
+def working_folder() -> str:
+    """The working directory, where relative paths of the user's own parts lead; empty if it has been removed."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""

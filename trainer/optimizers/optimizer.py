@@ -67,7 +67,8 @@ class Optimizer:
 
     def option(self, name: str) -> Tensor:
         """A number of every row's `optimizer_options`, as (K, 1)."""
-        return self.column([float(config.optimizer_options[name]) for config in self.configs])
+        numbers: list[Any] = [config.optimizer_options[name] for config in self.configs]
+        return self.column([float(number) for number in numbers])
 
     def init(self, theta: Tensor) -> State:
         """The state before step 0 for rows (K, P): by name, tensors (K, ...) that a trial's checkpoint keeps."""
