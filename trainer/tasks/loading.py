@@ -110,12 +110,12 @@ def _check_declared(name: str, task: WithTestSet) -> None:
     declared, size = component("task", name), len(task.train) + (len(task.val) if task.val else 0)
     if declared.train_size and declared.train_size != size:
         raise _refused(name, f" declares a train_size of {declared.train_size}, it has {size} training samples")
-    for what, said, is_so in (
+    for what, declaration, is_so in (
         ("an input_shape", declared.input_shape, task.input_shape),
         ("classes", declared.classes, task.classes),
     ):
-        if said and said != is_so:
-            raise _refused(name, f" declares {what} of {said}, it is {is_so}")
+        if declaration and declaration != is_so:
+            raise _refused(name, f" declares {what} of {declaration}, it is {is_so}")
     for metric in declared.directions:
         if metric not in task.measured:
             there = ", ".join(f"{metric!r}" for metric in task.measured)
