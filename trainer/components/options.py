@@ -99,6 +99,14 @@ class MomentOptions(Options):
     eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # its square is the second moment before step 0
 
 
+class AdamOptions(Options):
+    """Options of `adam` and `adamw`, and of `usam` and `sam` with such a base: defaults of torch.optim."""
+
+    beta1: Share = 0.9  # of the first moment
+    beta2: Share = 0.999  # of the second moment
+    eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # added to the root of the second moment
+
+
 class AccumulatorOptions(Options):
     """Options of `lightsam-i` and `lightsam-ii`."""
 
