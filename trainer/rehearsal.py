@@ -48,10 +48,13 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
 
 
 def refusal(config: TrialConfig, data: str | Path = "") -> str:
-    """Why the config's model cannot be stacked, in a line; empty where it can.
+    """Which part of the config cannot be stacked and why, in a line; empty if all can.
 
-    Two rows make a training pass with gradients and an evaluation under vmap, as `trainer.stack.oracles.Vmapped` does.
+    Two rows of a user's model make a training pass with gradients and an evaluation under vmap, as
+    `trainer.stack.oracles.Vmapped` does.
     """
+    if not is_own("model", config.model):
+        return ""
     task = component("task", config.task)
     shape, classes = task.input_shape, task.classes
     if not shape:
@@ -59,7 +62,8 @@ def refusal(config: TrialConfig, data: str | Path = "") -> str:
 
         loaded = load_task(config, data)
         shape, classes = loaded.input_shape, loaded.classes
-    return _refusal(config.model, tuple(sorted(config.model_options.items())), shape, classes)
+    reason = _refusal(config.model, tuple(sorted(config.model_options.items())), shape, classes)
+    return f"model {config.model!r} cannot be stacked ({reason})" if reason else ""
 
 
 @lru_cache(maxsize=64)
@@ -78,9 +82,9 @@ def _refusal(model: str, options: tuple[tuple[str, OptionValue], ...], shape: tu
         raise ConfigError("model", f"{model!r} cannot be built: {type(error).__name__}: {error}") from None
     theta, (floats, counters) = rows_of(module, torch.float32)
     two = Rows(theta.repeat(2, 1), Buffers(floats.repeat(2, 1), counters.repeat(2, 1)))
-    oracle = Vmapped(module, two, losses=lambda logits, _: logits.square().mean((1, 2)))
+    oracle = Vmapped(module, two, lambda logits, _: logits.square().mean((1, 2)), torch.arange(2))
     try:
-        oracle.begin(two.buffers)
+        oracle.begin(two.buffers, torch.tensor(0))
         oracle.pass_at(two.theta, images, torch.empty(0))
         oracle.statistics()
         oracle.evaluate(two, images[0])

@@ -46,8 +46,8 @@ class Oracle(ABC):
     def start(self) -> Rows:
         """The rows before step 0, each from its own seed."""
 
-    def begin(self, buffers: Buffers) -> None:
-        """Begin a step, with the running statistics of before it."""
+    def begin(self, buffers: Buffers, step: Tensor) -> None:  # noqa: ARG002
+        """Begin step t, (), with the running statistics of before it."""
         self._buffers = buffers
 
     @abstractmethod

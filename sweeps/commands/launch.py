@@ -56,8 +56,9 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
             "its trials and adds those of this one; else give this one another name"
         )
     if options.retry_failed:
-        states = store.states(spec)
-        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == State.FAILED])
+        before = make_plan(spec, store.states(spec), data)
+        failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
+        count = retry(store, {trial.trial_id: before.width(trial) for trial in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     plan = make_plan(spec, store.states(spec), data)
     starting = [stack.trials[0].config for stack in plan.stacks]

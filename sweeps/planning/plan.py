@@ -11,7 +11,7 @@ from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.states import State, TrialState, counts_of
-from polysweep.trainer.components.plugins import component, is_own
+from polysweep.trainer.components.plugins import component
 from polysweep.trainer.device import device_class
 
 STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8 1x8x8": 9, "mlp 1x8x8": 8}}
@@ -134,23 +134,26 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
 
     It does not depend on how many trials are left, so neither do the numbers.
     """
+    width, note = _asked_width(spec, trial)
+    if width == 1:
+        return width, note
+    from polysweep.trainer.rehearsal import refusal
+
+    reason = refusal(trial.config, data)
+    return (1, f"{reason}: K = 1") if reason else (width, note)
+
+
+def _asked_width(spec: SweepSpec, trial: SweepTrial) -> tuple[int, str]:
+    """K as the spec asks for it, before it is known whether the parts can be stacked."""
+    if spec.launch.stack != "auto":
+        return spec.launch.stack, ""
     if spec.by_points:
         return len(spec.seeds), ""
-    first = trial.config
-    model = first.model
-    if spec.launch.stack == "auto" and component("task", first.task).problem:
+    task = component("task", trial.config.task)
+    if task.problem:
         return CONVEX_STACK, ""
-    if spec.launch.stack == "auto":
-        device = device_class() if spec.launch.gpus else "cpu"
-        if device not in STACKS:
-            return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
-        shape = "x".join(map(str, component("task", first.task).input_shape))
-        return STACKS[device].get(f"{model} {shape}", 1), ""
-    width = spec.launch.stack
-    if width > 1 and is_own("model", model):
-        from polysweep.trainer.rehearsal import refusal
-
-        reason = refusal(first, data)
-        if reason:
-            return 1, f"model {model!r} cannot be stacked ({reason}): K = 1"
-    return width, ""
+    device = device_class() if spec.launch.gpus else "cpu"
+    if device not in STACKS:
+        return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
+    shape = "x".join(map(str, task.input_shape))
+    return STACKS[device].get(f"{trial.config.model} {shape}", 1), ""

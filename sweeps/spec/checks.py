@@ -29,11 +29,11 @@ def check_fields(spec: SpecFields, where: Source) -> None:
     for path, parameters in _parameters_by_path(spec):
         _check_method(spec, path, parameters, where)
     _check_number_of_trials(spec, where)
-    if spec.by_points and spec.launch.stack not in ("auto", len(spec.seeds)):
+    if spec.by_points and spec.launch.stack not in ("auto", 1, len(spec.seeds)):
         raise where.error(
             ("launch", "stack"),
             f"launch.stack: {spec.launch.stack}, but with bayes or early_terminate a stack is one point with its "
-            f"{len(spec.seeds)} seeds; leave it out",
+            f"{len(spec.seeds)} seeds; leave it out, or use 1",
         )
 
 

@@ -80,7 +80,7 @@ class Stack:
 
         No host sync: nothing here waits for the device.
         """
-        self._oracle.begin(self.buffers)
+        self._oracle.begin(self.buffers, step)
         scheduler_state = self.scheduler_state
 
         def f(theta: Tensor) -> LossAndGrad:
