@@ -117,8 +117,9 @@ class TrialConfig(BaseModel):
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
-        if task.check:
-            load(task.check)(self)
+        for part in (component("scheduler", self.scheduler), task):
+            if part.check:
+                load(part.check)(self)
         if task.problem:
             return self
         if self.augmentation is not None and self.augmentation not in task.augmentations:
@@ -257,7 +258,7 @@ def _require_distinct(config: TrialConfig) -> None:
     if "sgdw" in (config.optimizer, config.base) and not config.momentum:
         raise ConfigError("momentum", "0: decoupled weight decay is then the coupled one of 'sgd'; take that instead")
     lr, lr_min = config.lr, config.lr_min
-    if config.scheduler == "cosine" and lr is not None and lr_min is not None and lr_min >= lr:
+    if config.scheduler in ("cosine", "warmup-cosine") and lr is not None and lr_min is not None and lr_min >= lr:
         what = "the constant step size under another name" if lr_min == lr else "a step size that rises"
         raise ConfigError("lr_min", f"{lr_min} is not below lr = {lr}: that is {what}; take a smaller lr_min")
 

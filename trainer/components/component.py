@@ -41,6 +41,7 @@ class Component:
     uses: Mapping[str, Any] = field(default_factory=dict)
     options: type[Options] = Options
     family: str = ""
+    check: str = ""  # `module:function` of a config: raises `ConfigError` if the component cannot train it
     version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
     # of a task:
     train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
@@ -49,7 +50,6 @@ class Component:
     input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
     classes: int = 0
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
-    check: str = ""  # `module:function` of a config: raises `ConfigError` if the task cannot train it
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
     precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
     models: tuple[str, ...] = ()  # valid ones; empty: all

@@ -85,9 +85,12 @@ def options_of(kind: str, part: Component, values: Mapping[str, Any]) -> dict[st
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([f"{kind}_options", *(str(part) for part in first["loc"])])
+        if first["type"] == "missing":
+            raise ConfigError(place, f"missing; {named(kind, values)} needs it") from None
         cause = first.get("ctx", {}).get("error")
         got = f" (got {brief(first['input'])})" if first["loc"] else ""
-        raise ConfigError(place, f"{cause or first['msg']}{got}") from None
+        message = first["msg"].replace("tuple", "list").replace("Tuple", "List")  # a spec has lists
+        raise ConfigError(place, f"{cause or message}{got}") from None
 
 
 def named(kind: str, values: Mapping[str, Any]) -> str:

@@ -21,9 +21,13 @@ from polysweep.trainer.components.options import (
     LogisticOptions,
     MLPOptions,
     MomentOptions,
+    MultiStepOptions,
+    OneCycleOptions,
     Options,
     PublishedOptions,
     RidgeOptions,
+    StepOptions,
+    WarmupOptions,
 )
 from polysweep.trainer.errors import ConfigError
 
@@ -91,7 +95,7 @@ _SHARPNESS: Final = {
     "rho_schedule": "constant",
     "batchnorm_statistics": "both",
 }
-_AHEAD: Final = ("constant", "cosine")
+_AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
 """Schedulers whose step sizes are known before the training: for steps that are not along the gradient."""
 _ADAM: Final[Any] = {"options": AdamOptions, "schedulers": _AHEAD, "rowwise_options": True}
 
@@ -105,6 +109,16 @@ _CONVEX: Final[Any] = {
 }
 
 _CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+
+
+def _planned(attribute: str, options: type[Options], **uses: Any) -> Component:
+    """A scheduler whose step sizes follow from the step and the number of all steps."""
+    return Component(
+        f"polysweep.trainer.schedulers.planned:{attribute}",
+        uses={"lr": REQUIRED, **uses},
+        options=options,
+        check="polysweep.trainer.schedulers.epochs:require_within_epochs",
+    )
 
 
 def _adaptive(name: str, attribute: str, options: type[Options]) -> Component:
@@ -195,6 +209,10 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
 SCHEDULERS: Final[Mapping[str, Component]] = {
     "constant": Component("polysweep.trainer.schedulers.cosine:Constant", uses={"lr": REQUIRED}),
     "cosine": Component("polysweep.trainer.schedulers.cosine:Cosine", uses={"lr": REQUIRED, "lr_min": 0.0}),
+    "step": _planned("Step", StepOptions),
+    "multistep": _planned("MultiStep", MultiStepOptions),
+    "warmup-cosine": _planned("WarmupCosine", WarmupOptions, lr_min=0.0),
+    "one-cycle": _planned("OneCycle", OneCycleOptions),
     "polyak": Component(
         "polysweep.trainer.schedulers.polyak:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}, along_gradient=True
     ),
