@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from polysweep.python_api import plan as plan
     from polysweep.python_api import train as train
     from polysweep.sweeps.spec.spec import SweepSpec as SweepSpec
+    from polysweep.trainer.components.component import REQUIRED as REQUIRED
     from polysweep.trainer.components.options import Options as Options
-    from polysweep.trainer.components.registry import REQUIRED as REQUIRED
     from polysweep.trainer.components.registry import declare as declare
     from polysweep.trainer.config import TrialConfig as TrialConfig
     from polysweep.trainer.errors import ConfigError as ConfigError
@@ -90,7 +90,8 @@ _MODULES: Final = {
     "python_api": ("SweepPlan", "TrainedTrial", "launch", "plan", "train"),
     "sweeps.spec.spec": ("SweepSpec",),
     "trainer.components.options": ("Options",),
-    "trainer.components.registry": ("REQUIRED", "declare"),
+    "trainer.components.component": ("REQUIRED",),
+    "trainer.components.registry": ("declare",),
     "trainer.config": ("TrialConfig",),
     "trainer.errors": ("ConfigError", "DataError", "UserError"),
     "trainer.optimizers.optimizer": ("Optimizer", "StepResult"),

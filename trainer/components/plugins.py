@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from polysweep.trainer.components.registry import ACCURACIES, CONDITIONAL, REGISTRY, Component, Declaration, load
+from polysweep.trainer.components.component import ACCURACIES, Component, load
+from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Declaration
 from polysweep.trainer.components.sources import source_hash
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS

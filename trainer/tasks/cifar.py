@@ -22,7 +22,7 @@ import filelock
 import numpy as np
 from numpy.typing import NDArray
 
-from polysweep.trainer.components.registry import load
+from polysweep.trainer.components.component import load
 from polysweep.trainer.errors import DataError
 
 if TYPE_CHECKING:
