@@ -65,7 +65,8 @@ def print_cells(
 
 def label(cell: Mapping[str, Any], room: int = sys.maxsize) -> str:
     """A cell in words, in at most `room` characters: the longest names and values are cut first, in the middle."""
-    values = [(one_line(str(key)), one_line(str(value))) for key, value in cell.items()]
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in cell.items()}
+    values = [(one_line(str(key)), one_line(str(value))) for key, value in plain.items()]
     text = _label(values, sys.maxsize, sys.maxsize)
     for widths in WIDTHS:
         if len(text) <= room:

@@ -175,7 +175,7 @@ class EpochRunner:
 
 @contextmanager
 def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
-    """torch's own generators as the stream `module` of the epoch: for a user's module that draws, as dropout does.
+    """torch's own generators as the stream `module` of the epoch: for a user's module that draws, as `F.dropout` does.
 
     Such a module is never stacked: vmap refuses it.
     """

@@ -248,6 +248,11 @@ def by_point(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:
     return list(points.values())
 
 
+def hashable(value: Any) -> Any:
+    """A config's value as a trial has it: a list, which only options may be, is a tuple and can be a key."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """`{"model_options.hidden": 8}` -> `{"model_options": {"hidden": 8}}`; all else as it is."""
     tree: dict[str, Any] = {}

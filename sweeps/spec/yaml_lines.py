@@ -89,7 +89,7 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
         except SpecError as error:
             message = str(error).removeprefix(f"{key}:").partition(": ")[2]  # without a line
             raise UserError(f"{key}: {message} (in {brief(setting)})") from None
-        if target[option or field] is None:
+        if target[option or field] is None and not (dot and text.strip()):  # null is a value of an option
             raise UserError(f"{brief(setting)}: the value is missing")
     return values
 

@@ -29,6 +29,7 @@ class Provenance(TypedDict, total=False):
     device_model: str | None
     threads: Whole | None
     image: dict[str, Scalar] | None
+    sources: dict[str, str]
 
 
 @with_config(_STRICT)
@@ -114,8 +115,8 @@ class SettingsFields(TypedDict):
     text: str
 
 
-Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str
-Config = dict[str, Value]
+Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
+Config = dict[str, Value | list[Value]]
 
 
 @with_config(_STRICT)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial, with_cells
+from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial, hashable, with_cells
 from polysweep.sweeps.store.checking import PART_FORMAT
 
 
@@ -73,7 +73,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
                 raise TypeError(f"epochs of {trial_id}")
             trial_by_id[trial_id] = SweepTrial(
                 trial_id,
-                {name: values[name] for name in columns if name in values},
+                {name: hashable(values[name]) for name in columns if name in values},
                 str(entry["signature"]),
                 int(entry["variant"]),
                 None if entry["width"] is None else int(entry["width"]),

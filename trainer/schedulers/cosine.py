@@ -40,8 +40,8 @@ class Cosine(Scheduler):
         return Gamma.of(self._now), state
 
 
-def cosine(lr: float, lr_min: float, epoch: int, epochs: int) -> float:
-    """Cosine annealing: lr_min + (lr - lr_min) (1 + cos(pi t / T)) / 2 for epoch t = 0 .. T - 1.
+def cosine(lr: float, lr_min: float, epoch: float, epochs: float) -> float:
+    """Cosine annealing: lr_min + (lr - lr_min) (1 + cos(pi t / T)) / 2 for epoch t = 0 .. T - 1, or a step.
 
     The closed form of the paper's recursion (eq. Cosine Annealing), equal to it to rounding; `lr_min` itself would be
     the value of epoch T, which is never trained.

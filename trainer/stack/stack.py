@@ -49,8 +49,8 @@ class Stack:
         self.may_ask = self.device.type == "cpu"  # elsewhere asking for a value is a sync; a captured graph cannot
         self._asked: Tensor | None = None
         self._all_active = False
-        self.step_sizes = StepSizes(configs, self.device, self.dtype)
-        family = component("optimizer", first.optimizer).load()
+        self.step_sizes = StepSizes(configs, self.device, self.dtype, self.task.steps_per_epoch(first.batch_size))
+        family = component("optimizer", first.optimizer).on(first.base).load()
         self._optimizer: Optimizer = family(configs, self.device, self.dtype)
         self._optimizer.scheduled_radius = self.step_sizes.radius
         # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
@@ -80,7 +80,7 @@ class Stack:
 
         No host sync: nothing here waits for the device.
         """
-        self._oracle.begin(self.buffers)
+        self._oracle.begin(self.buffers, step)
         scheduler_state = self.scheduler_state
 
         def f(theta: Tensor) -> LossAndGrad:
