@@ -46,6 +46,11 @@ class Leaderboard(Displayed):
         return [name for name in self.points.columns if name not in SCORED]
 
     @property
+    def is_maximal(self) -> bool:
+        """Whether a larger value of the metric that ranks is better."""
+        return bool(direction(self.selection.by, self.selection.pulled.protocol))
+
+    @property
     def ranked(self) -> pd.DataFrame:
         """The points of which every seed has a result."""
         return self.points[self.points["rank"].notna()]
@@ -86,8 +91,7 @@ def leaderboard(selection: Selection) -> Leaderboard:
     for at, row in enumerate(rows, start=1):
         rank = ranks.setdefault(rank_of(row, maximal), at)
         row["rank"] = pd.NA if row["lacking"] else rank
-    shown = [name for name in fields if any(format_value(row[name]) != "-" for row in rows)]
-    columns = [*SCORED[:1], *shown, *SCORED[1:]]
+    columns = [*SCORED[:1], *fields, *SCORED[1:]]
     points = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=_kind(name)) for name in columns})
     return Leaderboard(selection, points)
 
