@@ -45,7 +45,9 @@ def check_metric(spec: SpecFields, configs: Iterable[TrialConfig], where: Source
             raise where.error(("metric",), f"metric {name!r} requires val_fraction > 0: no data is held out")
         logged = metrics_of(component("task", config.task))
         if name not in logged:
-            raise where.error(("metric",), f"task {config.task!r} does not log {name!r}; {expected('', logged)}")
+            raise where.error(
+                ("metric",), f"metric.name: task {config.task!r} does not log {name!r}; {expected('', logged)}"
+            )
 
 
 def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Source) -> None:

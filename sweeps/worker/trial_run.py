@@ -17,7 +17,7 @@ from polysweep.sweeps.store.record import first_record
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import METRICS, is_stalled, last_epochs
+from polysweep.trainer.history import is_metric, is_stalled, last_epochs
 
 log = logging.getLogger("polysweep.worker")
 
@@ -228,7 +228,7 @@ def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """By metric, its smallest and largest value of all epochs, without the one in which the trial diverged."""
     extremes_by_metric = {}
-    for name in METRICS:
+    for name in filter(is_metric, history[-1] if history else ()):
         values = [row[name] for row in history if row.get(name) is not None and not row["partial"]]
         if values:
             extremes_by_metric[name] = [min(values), max(values)]

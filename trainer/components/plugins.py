@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Component, Declaration, load
+from polysweep.trainer.components.registry import ACCURACIES, CONDITIONAL, REGISTRY, Component, Declaration, load
 from polysweep.trainer.components.sources import source_hash
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
@@ -58,7 +58,21 @@ def component(kind: str, name: object) -> Component:
 
 def metrics_of(task: Component) -> tuple[str, ...]:
     """The history columns of a task that can select."""
-    return PROBLEM_METRICS if task.problem else CLASSIFICATION_METRICS
+    if task.problem:
+        return PROBLEM_METRICS
+    if task.metrics is None:
+        return CLASSIFICATION_METRICS
+    own = [name for name in task.metrics if name not in ACCURACIES]
+    return (
+        *(name for name in CLASSIFICATION_METRICS if name.rpartition("/")[2] in ("loss", *task.metrics)),
+        *(f"{split}/{name}" for split in ("val", "test") for name in own),
+    )
+
+
+def direction_of(task: Component, metric: str) -> str | None:
+    """`maximize` or `minimize`, by what the task says of a history column; None if it says nothing."""
+    name = metric.rpartition("/")[2]
+    return "minimize" if task.problem or name == "loss" else task.directions.get(name)
 
 
 def is_own(kind: str, name: str) -> bool:

@@ -42,6 +42,9 @@ REQUIRED: Final = Required()
 AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
 
 
+ACCURACIES: Final[Mapping[str, str]] = {"top1": "maximize", "top5": "maximize"}
+
+
 @dataclass(frozen=True)
 class Component:
     """One name of the registry.
@@ -61,8 +64,9 @@ class Component:
     train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
     smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
     augmentations: tuple[str, ...] = AUGMENTATIONS
-    input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
+    input_shape: tuple[int, ...] = ()  # of one input, (C, H, W) of an image; empty: known when loaded
     classes: int = 0
+    metrics: Mapping[str, str] | None = None  # measured besides the loss, and the direction; None: the accuracies
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
     check: str = ""  # `module:function` of a config: raises `ConfigError` if the task cannot train it
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
@@ -75,6 +79,11 @@ class Component:
     fixes: tuple[str, ...] = ()  # config fields of the optimizer that it chooses itself
     optimizers: tuple[str, ...] = ()  # valid ones; empty: all
     needs: tuple[str, ...] = ()  # constants of a convex task
+
+    @property
+    def directions(self) -> Mapping[str, str]:
+        """By what a task with a test set measures besides the loss, `maximize` or `minimize`."""
+        return ACCURACIES if self.metrics is None else self.metrics
 
     def load(self) -> Any:
         """Import what the name stands for."""
@@ -100,13 +109,15 @@ def declare(
     augmentations: tuple[str, ...] = AUGMENTATIONS,
     input_shape: tuple[int, ...] = (),
     classes: int = 0,
+    metrics: Mapping[str, str] | None = None,
 ) -> Callable[[T], T]:
     """Say of a task, model, optimizer or scheduler of your own what a config has to know of it.
 
     `version` is part of the ids of its trials: raise it when its numbers change. `uses` maps config fields that it
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
-    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations, the
-    shape (C, H, W) of an image, the number of classes.
+    are found before the data is loaded: samples of the training set and of its rarest class, valid augmentations, the
+    shape of an input, the number of classes (or outputs), and what it measures besides the loss with the direction, for
+    example `{"mae": "minimize"}`; by default the accuracies top1 and top5.
 
     Example:
 
@@ -128,6 +139,10 @@ def declare(
     return attach
 
 
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+"""`val/` or `test/` comes before it; the loss is always measured."""
+
+
 class Declaration(BaseModel):
     """What `declare` says."""
 
@@ -141,6 +156,7 @@ class Declaration(BaseModel):
     augmentations: tuple[Literal[AUGMENTATIONS], ...] = AUGMENTATIONS  # type: ignore[valid-type]
     input_shape: tuple[int, ...] = ()
     classes: Annotated[int, Field(ge=0)] = 0
+    metrics: dict[MetricName, Literal["maximize", "minimize"]] | None = None
 
 
 _DESCENT: Final = {"momentum": 0.0}
