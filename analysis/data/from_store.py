@@ -46,7 +46,7 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
     cell = tuple(name for name in fields if name in names)
     return SelectionRule(
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
-        project=settings.project, entity=settings.entity, ranges=ranges,
+        project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
     )  # fmt: skip
 
 
