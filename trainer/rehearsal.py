@@ -35,6 +35,7 @@ def rehearse(config: TrialConfig, data: str | Path = "") -> None:
             stack = Stack([config], task)
             EpochRunner(stack).rehearse(min(config.batch_size, task.size))
             stack.measure(1)
+            stack.tensors()  # what a checkpoint would hold
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # whatever a user's code raises
@@ -53,6 +54,8 @@ def refusal(config: TrialConfig, data: str | Path = "") -> str:
     Two rows of a user's model make a training pass with gradients and an evaluation under vmap, as
     `trainer.stack.oracles.Vmapped` does.
     """
+    if component("optimizer", config.optimizer).adapter:
+        return f"optimizer {config.optimizer!r} updates one model at a time, which is slower than a stack"
     if not is_own("model", config.model):
         return ""
     task = component("task", config.task)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from polysweep.trainer.components.component import Component, load
 from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Declaration
+from polysweep.trainer.components.wrapping import wrapping_of
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from polysweep.trainer.text import brief
@@ -104,6 +105,8 @@ def _own(kind: str, name: str, target: str) -> Component:
                 kind, f"{name!r}: {module} imports {error.name!r}, which has a new name: `from polysweep import ...`"
             ) from None
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
+    if kind == "optimizer" and (wrapping := wrapping_of(part)):
+        return wrapping.component(target, name)
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
     _require_methods(kind, name, part)
