@@ -95,7 +95,7 @@ class Task(ABC):
 
     size: int  # samples of the training set
     input_shape: tuple[int, ...]  # of one sample
-    classes: int
+    classes: int  # or of outputs, of another task
 
     columns: ClassVar[tuple[str, ...]]
     """The columns of its histories, in their order."""

@@ -28,10 +28,11 @@ from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.store.sweep_index import in_order
+from polysweep.trainer.components.sources import sources_text
 from polysweep.trainer.history import RENAMED
 
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
-PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image")
+PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image", "sources")
 COLUMNS: Final = "2"
 """Which columns a cache of a Store has: another number where a version adds or renames some."""
 _CHUNK: Final = 500
@@ -203,5 +204,6 @@ def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:
         "diverged_step": (record.get("diverged") or {}).get("step"),
         "sessions": len(record.get("sessions", [])),
         **{key: provenance.get(key) for key in PROVENANCE},
+        "sources": sources_text(provenance.get("sources")),
         **{f"version.{name}": version for name, version in provenance.get("versions", {}).items()},
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle, islice
 from typing import Any, Final
 
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
@@ -77,6 +79,7 @@ class Plan:
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
         new = [trial for trial in self.trials if self.state(trial) == State.NEW]
+        new += self.spec.middles if self.proposals_left else []
         return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
     def state(self, trial: SweepTrial) -> State:
@@ -101,6 +104,15 @@ class Plan:
         """Points that a bayes sweep has still to propose."""
         proposed = len(self.spec.suggestions)
         return max(0, (self.spec.points or 0) - proposed) if self.spec.method == "bayes" else 0
+
+    @cached_property
+    def to_propose(self) -> list[StackPlan]:
+        """Stand-ins for the stacks of the points that bayes has still to propose: of each variant in turn."""
+        stacks_of_point = [
+            [StackPlan((trial,), self.width(trial), 0)] * math.ceil(len(self.spec.seeds) / self.width(trial))
+            for trial in self.spec.middles
+        ]
+        return [stack for point in islice(cycle(stacks_of_point), self.proposals_left) for stack in point]
 
     def as_json(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""

@@ -47,7 +47,8 @@ class StackTrainable(tune.Trainable):
     """The stacks of one job.
 
     `config["jobs"]` are `Job`s as dicts, `config["online"]` is whether epochs are logged to W&B at once,
-    `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
+    `config["folder"]` is the driver's working directory, `config["path"]` are folders of the user's own parts, and
+    `config["version"]` is what the driver runs.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -57,6 +58,8 @@ class StackTrainable(tune.Trainable):
         self._run: JobRun | None = None
         self._jobs = config["jobs"]
         self._online = bool(config["online"])
+        with suppress(OSError):  # another node may not have it, which the launch has warned of
+            os.chdir(config["folder"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._interruption = Interruption(WORKER_SIGNALS)

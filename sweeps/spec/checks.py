@@ -45,7 +45,9 @@ def check_metric(spec: SpecFields, configs: Iterable[TrialConfig], where: Source
             raise where.error(("metric",), f"metric {name!r} requires val_fraction > 0: no data is held out")
         logged = metrics_of(component("task", config.task))
         if name not in logged:
-            raise where.error(("metric",), f"task {config.task!r} does not log {name!r}; {expected('', logged)}")
+            raise where.error(
+                ("metric",), f"metric.name: task {config.task!r} does not log {name!r}; {expected('', logged)}"
+            )
 
 
 def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Source) -> None:
@@ -111,7 +113,7 @@ def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, where
                 "{values: [x, ...]}; or use method: random",
             )
         if spec.method != "random" and parameter.probabilities is not None:
-            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only")
+            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only; leave them out")
         if spec.method == "bayes" and name == "seed":
             raise where.error((*path, name), "'seed' is not searched; use seeds")
 

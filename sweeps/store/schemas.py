@@ -29,6 +29,7 @@ class Provenance(TypedDict, total=False):
     device_model: str | None
     threads: Whole | None
     image: dict[str, Scalar] | None
+    sources: dict[str, str]
 
 
 @with_config(_STRICT)

@@ -79,6 +79,18 @@ class Leaves(Scheduler):
     def gamma(self, context, state): return Gamma.of(0 * context.loss + 0.1), state
 """
 
+READING = """
+from pathlib import Path
+import torch
+from polysweep import Classification, Images, Normalisation
+
+def table(data, val_fraction):
+    rows = torch.tensor([[int(cell) for cell in line.split(",")] for line in Path("data/table.csv").open()])
+    images = Images(rows[:, :4].to(torch.uint8).reshape(-1, 2, 2, 1), rows[:, 4])
+    return Classification(images, None, images, Normalisation(torch.zeros(1), torch.ones(1)), 2)
+"""
+"""A module with a task that reads a file by a relative path."""
+
 BROKEN = '''
 import torch
 from torch import nn

@@ -26,6 +26,7 @@ REQUIRED: Final = Required()
 DEFAULT_BASE: Final = "sgd"
 """The `base` of an optimizer's descent step unless the config has another one."""
 AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
+ACCURACIES: Final[Mapping[str, str]] = {"top1": "maximize", "top5": "maximize"}
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ class Component:
     family: str = ""
     check: str = ""  # `module:function` of a config: raises `ConfigError` if the component cannot train it
     version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
+    source: str = ""  # of a user's own part: the hash of its source when it was imported; not a part of ids
     # of a task:
     train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
     smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
     augmentations: tuple[str, ...] = AUGMENTATIONS
-    input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
+    input_shape: tuple[int, ...] = ()  # of one input, (C, H, W) of an image; empty: known when loaded
     classes: int = 0
+    metrics: Mapping[str, str] | None = None  # measured besides the loss, and the direction; None: the accuracies
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
     precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
@@ -65,6 +68,11 @@ class Component:
     fixes: tuple[str, ...] = ()  # config fields of the optimizer that it chooses itself
     optimizers: tuple[str, ...] = ()  # valid ones; empty: all
     needs: tuple[str, ...] = ()  # constants of a convex task
+
+    @property
+    def directions(self) -> Mapping[str, str]:
+        """By what a task with a test set measures besides the loss, `maximize` or `minimize`."""
+        return ACCURACIES if self.metrics is None else self.metrics
 
     def on(self, base: object) -> Component:
         """The optimizer with `base` as its descent step. Raises `ConfigError` with the valid ones."""

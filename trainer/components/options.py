@@ -58,6 +58,7 @@ class MLPOptions(Options):
 
     hidden: Annotated[Count, Field(le=10**5)] = 64  # units per hidden layer
     layers: Annotated[Whole, Field(le=1000)] = 2  # hidden layers; 0 is softmax regression, which is convex
+    dropout: Share = 0.0  # probability that a hidden unit is dropped in training
 
 
 class ProblemOptions(Options):

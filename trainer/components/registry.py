@@ -44,13 +44,15 @@ def declare(
     augmentations: tuple[str, ...] = AUGMENTATIONS,
     input_shape: tuple[int, ...] = (),
     classes: int = 0,
+    metrics: Mapping[str, str] | None = None,
 ) -> Callable[[T], T]:
     """Say of a task, model, optimizer or scheduler of your own what a config has to know of it.
 
     `version` is part of the ids of its trials: raise it when its numbers change. `uses` maps config fields that it
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
-    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations, the
-    shape (C, H, W) of an image, the number of classes.
+    are found before the data is loaded: samples of the training set and of its rarest class, valid augmentations, the
+    shape of an input, the number of classes (or outputs), and what it measures besides the loss with the direction, for
+    example `{"mae": "minimize"}`; by default the accuracies top1 and top5.
 
     Example:
 
@@ -72,6 +74,10 @@ def declare(
     return attach
 
 
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+"""`val/` or `test/` comes before it; the loss is always measured."""
+
+
 class Declaration(BaseModel):
     """What `declare` says."""
 
@@ -85,6 +91,7 @@ class Declaration(BaseModel):
     augmentations: tuple[Literal[AUGMENTATIONS], ...] = AUGMENTATIONS  # type: ignore[valid-type]
     input_shape: tuple[int, ...] = ()
     classes: Annotated[int, Field(ge=0)] = 0
+    metrics: dict[MetricName, Literal["maximize", "minimize"]] | None = None
 
 
 _DESCENT: Final = {"momentum": 0.0}
@@ -250,6 +257,12 @@ CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in na
 
 def import_paths() -> list[str]:
     """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
-    with suppress(FileNotFoundError):  # it may have been removed
-        return [str(Path.cwd())]
-    return []
+    folder = working_folder()
+    return [folder] if folder else []
+
+
+def working_folder() -> str:
+    """The working directory, where relative paths of the user's own parts lead; empty if it has been removed."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""
