@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from polysweep.trainer.components.component import REQUIRED as REQUIRED
     from polysweep.trainer.components.options import Options as Options
     from polysweep.trainer.components.registry import declare as declare
+    from polysweep.trainer.components.wrapping import wrap as wrap
     from polysweep.trainer.config import TrialConfig as TrialConfig
     from polysweep.trainer.errors import ConfigError as ConfigError
     from polysweep.trainer.errors import DataError as DataError
@@ -103,6 +104,7 @@ _MODULES: Final = {
     "trainer.components.options": ("Options",),
     "trainer.components.component": ("REQUIRED",),
     "trainer.components.registry": ("declare",),
+    "trainer.components.wrapping": ("wrap",),
     "trainer.config": ("TrialConfig",),
     "trainer.errors": ("ConfigError", "DataError", "UserError"),
     "trainer.optimizers.optimizer": ("Optimizer", "StepResult"),

@@ -131,7 +131,7 @@ class TrialConfig(BaseModel):
             return self  # a user's task that does not say: `trainer.tasks.loading.load_task` checks
         held_out = round(self.val_fraction * task.train_size)
         kept = task.train_size - held_out
-        if self.val_fraction and min(held_out, kept) * task.smallest_class < task.train_size:
+        if self.val_fraction and task.smallest_class and min(held_out, kept) * task.smallest_class < task.train_size:
             raise ConfigError(
                 "val_fraction",
                 f"{self.val_fraction} of {task.train_size} training images of {self.task} leaves a class empty",

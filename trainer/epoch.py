@@ -47,6 +47,7 @@ class EpochRunner:
     """Runs the epochs of one stack, with the whole step captured where `capture` says how: one launch, no host sync."""
 
     def __init__(self, stack: Stack, capture: Capture | None = None) -> None:
+        capture = None if stack.runs_alone else capture
         self._stack = stack
         self._config = stack.configs[0]
         self._augments = self._config.augmentation not in (None, "none")

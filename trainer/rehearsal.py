@@ -46,6 +46,8 @@ def refusal(config: TrialConfig, data: str | Path = "") -> str:
 
     Two rows make the step of a rehearsal. Raises `UserError` as `rehearse` does; other errors are left to it.
     """
+    if component("optimizer", config.optimizer).adapter:
+        return f"optimizer {config.optimizer!r} updates one model at a time, which is slower than a stack"
     return _refusal(json.dumps(config.canonical()), str(data)) if own_parts(config) else ""
 
 
@@ -115,3 +117,4 @@ def _step(config: TrialConfig, task: Task, rows: int) -> None:
         stack = Stack([config] * rows, task)
         EpochRunner(stack).rehearse(min(config.batch_size, task.size))
         stack.measure(1)
+        stack.tensors()  # what a checkpoint would hold

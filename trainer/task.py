@@ -46,6 +46,10 @@ class Oracle(ABC):
     def start(self) -> Rows:
         """The rows before step 0, each from its own seed."""
 
+    def shapes(self) -> Sequence[torch.Size]:
+        """The shapes of the parameters that a row is made of, in its order."""
+        return [self.start().theta.shape[1:]]
+
     def begin(self, buffers: Buffers, step: Tensor) -> None:  # noqa: ARG002
         """Begin step t, (), with the running statistics of before it."""
         self._buffers = buffers

@@ -47,7 +47,7 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
     cell = tuple(name for name in fields if name in names)
     return SelectionRule(
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
-        project=settings.project, entity=settings.entity, ranges=ranges,
+        project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
         is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
     )  # fmt: skip
 

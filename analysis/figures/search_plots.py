@@ -151,7 +151,7 @@ def _scale(ax: Axes, places: Places, is_log: bool | None) -> None:
 
 
 def _log_ticks(axis: Axis, places: Places) -> None:
-    """Numbers at the decades alone, or at 1, 2 and 5 of each if the values span less than two."""
-    axis.set_major_locator(LogLocator(subs=(1.0,) if places.values[-1] / places.values[0] >= 100 else (1.0, 2.0, 5.0)))
+    """Numbers at the decades alone, or at 1 and 3 of each if the values span less than two."""
+    axis.set_major_locator(LogLocator(subs=(1.0,) if places.values[-1] / places.values[0] >= 100 else (1.0, 3.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

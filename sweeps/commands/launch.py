@@ -22,6 +22,7 @@ from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
+from polysweep.trainer.components.plugins import component, direction_of
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Mode
 
@@ -122,6 +123,9 @@ def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed but probably not intended."""
     texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
     texts += remarks_on_spec(spec)
+    better = {direction_of(component("task", config.task), spec.metric.name) for config in [*spec.kinds, *spec.corners]}
+    if better and spec.metric.goal not in better and None not in better:
+        texts.append(f"metric {spec.metric.name!r} has the goal {spec.metric.goal}, but its task says {better.pop()}")
     return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 

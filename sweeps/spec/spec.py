@@ -17,6 +17,7 @@ from polysweep.sweeps.spec.parsing import read_parameters, read_rename, read_see
 from polysweep.sweeps.spec.search import Suggestion
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, RecordedMetric, Resources, Settings, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import Source, kind_of, read_text, read_yaml
+from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import expected
 from polysweep.trainer.text import brief
@@ -142,6 +143,17 @@ class SweepSpec(SpecFields):
         return middles(self, self._source, recorded=self._recorded)
 
     @property
+    def directions(self) -> dict[str, str]:
+        """By metric that a task of a user's own declares, `minimize` or `maximize`."""
+        tasks = [component("task", config.task) for config in [*self.kinds, *self.corners]]
+        return {
+            f"{split}/{name}": goal
+            for task in tasks
+            for name, goal in (task.metrics or {}).items()
+            for split in ("val", "test")
+        }
+
+    @property
     def settings(self) -> Settings:
         """What a launch keeps of it besides its trials."""
         early, is_search = self.early_terminate, self.method != "grid"
@@ -161,6 +173,7 @@ class SweepSpec(SpecFields):
             early_terminate="none" if early is None else _in_words(early),
             space=json.dumps({"search_seed": self.search_seed, "space": space, **draws}) if is_search else "",
             ranges=tuple(ranges(self)) if is_search else (),
+            directions=self.directions,
             text=self.text,
         )
 

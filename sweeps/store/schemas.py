@@ -112,6 +112,7 @@ class SettingsFields(TypedDict):
     early_terminate: str
     space: str
     ranges: list[Annotated[tuple[Whole, str, dict[str, bool | float | None]], Field(strict=False)]]
+    directions: NotRequired[dict[str, Literal["minimize", "maximize"]]]
     text: str
 
 

@@ -42,7 +42,7 @@ def by_momentum(config: TrialConfig) -> list[float] | str:
     """More momentum is better; seeds differ by 0.001; some seeds have other fates."""
     if config.rho and config.rho > 0.7:
         return "diverged" if config.seed else [0.4]
-    if config.rho and config.rho < 0.03:
+    if config.rho and config.rho < 0.0145:
         return "failed" if config.seed else [0.99]
     return [0.5 + 0.4 * (config.momentum or 0.0) + 0.001 * config.seed]
 

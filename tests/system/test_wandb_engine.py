@@ -112,41 +112,36 @@ def engine() -> dict[str, Any]:
     return answer
 
 
-def test_every_distribution_of_wandbs_schema_is_compared() -> None:
+def test_distributions_and_grids_are_those_of_wandbs_engine(engine: dict[str, Any]) -> None:
+    """Each value at 1,000 quantiles, two seeded samples of 2,000 draws, and all values of a grid."""
     assert {ENTRIES[name].get("distribution") for name in DRAWN} - {None} == set(get_args(Distribution))
+    assert [name for name in ENTRIES if not _has_quantiles(ENTRIES[name], engine["quantiles"][name])] == []
+    assert [name for name in DRAWN if not _is_drawn_like(ENTRIES[name], engine["draws"][name])] == []
+    assert [name for name in GRIDS if not _is_grid(GRIDS[name], engine["grids"][name])] == []
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_quantiles_are_those_of_wandbs_engine(name: str, engine: dict[str, Any]) -> None:
-    parameter = Parameter.model_validate(ENTRIES[name])
-    theirs = engine["quantiles"][name]
-    if isinstance(theirs[0], str):
-        assert [parameter.at(u) for u in AT] == theirs
-    else:
-        assert [parameter.at(u) for u in AT] == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+def _has_quantiles(entry: dict[str, Any], theirs: list[Any]) -> bool:
+    parameter = Parameter.model_validate(entry)
+    ours = [parameter.at(u) for u in AT]
+    return ours == theirs if isinstance(theirs[0], str) else ours == pytest.approx(theirs, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_draws_are_distributed_as_those_of_wandbs_engine(name: str, engine: dict[str, Any]) -> None:
-    """Two samples of 2,000, both seeded: chi-square of the counts, or Kolmogorov and Smirnov's test."""
-    parameter = Parameter.model_validate(ENTRIES[name])
+def _is_drawn_like(entry: dict[str, Any], theirs: list[Any]) -> bool:
+    """By chi-square of the counts, or Kolmogorov and Smirnov's test."""
+    parameter = Parameter.model_validate(entry)
     ours = [draw([{"x": parameter}], 3, index).values["x"] for index in range(DRAWS)]
-    theirs = engine["draws"][name]
     counts = [Counter(v if isinstance(v, str) else round(v, 9) + 0.0 for v in sample) for sample in (ours, theirs)]
     often = [value for value in counts[0] | counts[1] if counts[0][value] + counts[1][value] >= 20]
     if len(counts[0]) > DRAWS / 2:
-        assert stats.ks_2samp(ours, theirs).pvalue > 0.01
-    elif len(often) > 1:
-        assert stats.chi2_contingency([[count[value] for value in often] for count in counts]).pvalue > 0.01
-    else:
-        assert counts[0] == counts[1]
+        return bool(stats.ks_2samp(ours, theirs).pvalue > 0.01)
+    if len(often) > 1:
+        return bool(stats.chi2_contingency([[count[value] for value in often] for count in counts]).pvalue > 0.01)
+    return counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("name", GRIDS)
-def test_grids_are_those_of_wandbs_engine(name: str, engine: dict[str, Any]) -> None:
+def _is_grid(entry: dict[str, Any], theirs: list[Any]) -> bool:
     """A value that is listed twice is one run of W&B's, and one trial."""
-    ours = list(dict.fromkeys(Parameter.model_validate(GRIDS[name]).grid or ()))
-    assert ours == pytest.approx(engine["grids"][name], rel=1e-12)
+    return list(dict.fromkeys(Parameter.model_validate(entry).grid or ())) == pytest.approx(theirs, rel=1e-12)
 
 
 def test_hyperband_stops_whom_wandbs_engine_stops(engine: dict[str, Any]) -> None:

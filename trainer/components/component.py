@@ -59,8 +59,11 @@ class Component:
     # of an optimizer:
     schedulers: tuple[str, ...] = ()  # valid ones; empty: all
     rowwise_options: bool = False  # rows of one stack may differ in its options
+    adapter: str = ""  # `module:function` of what is loaded: makes an optimizer of it that is trained at K = 1
+    reads_weight_decay: bool = True
     bases: Mapping[str, Component] = field(default_factory=dict)  # itself with another `base` of its descent step
     # of a scheduler:
+    only_if_named: bool = False  # only for optimizers whose `schedulers` name it
     along_gradient: bool = False  # its step size is derived for a step along the gradient
     fixes: tuple[str, ...] = ()  # config fields of the optimizer that it chooses itself
     optimizers: tuple[str, ...] = ()  # valid ones; empty: all
@@ -81,7 +84,8 @@ class Component:
 
     def load(self) -> Any:
         """Import what the name stands for."""
-        return load(self.target)
+        part = load(self.target)
+        return load(self.adapter)(part) if self.adapter else part
 
 
 def load(target: str) -> Any:

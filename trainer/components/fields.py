@@ -34,6 +34,9 @@ def require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) 
             raise ConfigError(
                 other, f"{values[other]!r} is not for {named(kind, values)}{derived}; {expected('', valid)}"
             )
+    if parts["scheduler"].only_if_named and values["scheduler"] not in parts["optimizer"].schedulers:
+        problem = f"{values['scheduler']!r} is for wrapped optimizers without a learning rate"
+        raise ConfigError("scheduler", f"{problem}; {named('optimizer', values)} needs another one")
     needs = parts["scheduler"].needs
     if needs and not parts["task"].problem:
         convex = [name for name, part in REGISTRY["task"].items() if part.problem]
@@ -48,6 +51,8 @@ def refuse_unread(parts: Mapping[str, Component], values: Mapping[str, Any]) -> 
     """Raise `ConfigError` for a field that the scheduler fixes itself, or that no component reads."""
     for key in values.keys() & set(parts["scheduler"].fixes):
         raise ConfigError(key, f"scheduler {values['scheduler']!r} fixes it itself; leave it out")
+    if values.get("weight_decay") and not parts["optimizer"].reads_weight_decay:
+        raise ConfigError("weight_decay", f"{named('optimizer', values)} does not use it; leave it out")
     for key in CONDITIONAL & values.keys() - fields_read(parts).keys():
         readers = _readers(key)
         chosen = ", ".join(named(kind, values) for kind in readers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from typing import Any, Final
 from polysweep.trainer.components.component import ACCURACIES, Component, load
 from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Declaration
 from polysweep.trainer.components.sources import source_hash
+from polysweep.trainer.components.wrapping import wrapping_of
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from polysweep.trainer.text import brief
@@ -125,6 +127,9 @@ def _own(kind: str, name: str, target: str) -> Component:
                 kind, f"{name!r}: {module} imports {error.name!r}, which has a new name: `from polysweep import ...`"
             ) from None
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
+    if kind == "optimizer" and (wrapping := wrapping_of(part)):
+        source = "" if module.startswith("torch.") else source_hash(module)  # all of torch would take ten seconds
+        return replace(wrapping.component(target, name), source=source)
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
     _require_methods(kind, name, part)

@@ -102,9 +102,11 @@ _SHARPNESS: Final = {
     "rho_schedule": "constant",
     "batchnorm_statistics": "both",
 }
-_AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
+OWN_STEP_SIZE: Final = "own"
+"""The scheduler of an optimizer that chooses its step size itself."""
+AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
 """Schedulers whose step sizes are known before the training: for steps that are not along the gradient."""
-_ADAM: Final[Any] = {"options": AdamOptions, "schedulers": _AHEAD, "rowwise_options": True}
+_ADAM: Final[Any] = {"options": AdamOptions, "schedulers": AHEAD, "rowwise_options": True}
 
 _TWO_PASSES: Final = {"batchnorm_statistics": "both"}
 _PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",), "along_gradient": True}
@@ -135,7 +137,7 @@ def _adaptive(name: str, attribute: str, options: type[Options]) -> Component:
         uses={"rho": REQUIRED, **_TWO_PASSES},
         options=options,
         family=name,
-        schedulers=_AHEAD,
+        schedulers=AHEAD,
         rowwise_options=True,
     )
 
@@ -216,6 +218,7 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
 SCHEDULERS: Final[Mapping[str, Component]] = {
     "constant": Component("polysweep.trainer.schedulers.cosine:Constant", uses={"lr": REQUIRED}),
     "cosine": Component("polysweep.trainer.schedulers.cosine:Cosine", uses={"lr": REQUIRED, "lr_min": 0.0}),
+    OWN_STEP_SIZE: Component("polysweep.trainer.schedulers.cosine:Own", only_if_named=True),
     "step": _planned("Step", StepOptions),
     "multistep": _planned("MultiStep", MultiStepOptions),
     "warmup-cosine": _planned("WarmupCosine", WarmupOptions, lr_min=0.0),

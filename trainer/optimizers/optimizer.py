@@ -28,6 +28,10 @@ Radius = Callable[[Tensor, Tensor], Tensor]
 """rho_t (K,) from the step t () and the radius (K,) that the configs ask for."""
 
 
+Shapes = Callable[[], Sequence[torch.Size]]
+"""The shapes of the parameters that a row is made of, in its order."""
+
+
 class StepResult(NamedTuple):
     """The rows (K, P) and the state after a step, loss and gradient at x and at e, and the step sizes."""
 
@@ -52,11 +56,13 @@ class Optimizer:
     `factory_kwargs` are device and dtype of new tensors.
     """
 
+    runs_alone: ClassVar[bool] = False  # True: K = 1, no captured graph, and its state is what `save` and `load` know
     is_perturbed: ClassVar[bool] = True  # False: e = x always, and the gradient at x is used for both
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self.configs = configs
         self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.shapes: Shapes = list  # the stack puts those of the model's parameters here
         self.scheduled_radius: Radius = lambda t, rho: rho  # noqa: ARG005  # the stack puts its schedulers' here
         self._coupled = self.column([0.0 if is_decoupled(config) else config.weight_decay for config in configs])
         self._decoupled = self.column([config.weight_decay if is_decoupled(config) else 0.0 for config in configs])
@@ -64,6 +70,14 @@ class Optimizer:
         self._has_coupled = any(config.weight_decay and not is_decoupled(config) for config in configs)
         self._has_decoupled = any(config.weight_decay and is_decoupled(config) for config in configs)
         self._has_momentum = any(config.momentum for config in configs)
+
+    def save(self) -> Tensor:
+        """Of a rule that runs alone: its state now, (1, ...), as a checkpoint keeps it."""
+        raise NotImplementedError
+
+    def load(self, saved: Tensor) -> None:
+        """Of a rule that runs alone: go on from a row of what `save` returned."""
+        raise NotImplementedError
 
     def column(self, values: Sequence[float]) -> Tensor:
         """One number of every row, as (K, 1)."""

@@ -1,4 +1,4 @@
-"""Step sizes that follow from the epoch alone: constant, and cosine annealing."""
+"""Step sizes that follow from the epoch alone: constant, and cosine annealing; and none at all."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ class Constant(Scheduler):
     def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:  # noqa: ARG002
         """See `Scheduler`."""
         return self._gamma, state
+
+
+class Own(Scheduler):
+    """None: the optimizer chooses its step size itself, and is not to ask for one."""
+
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
+        """NaN."""
+        return Gamma.of(torch.full_like(context.loss, torch.nan)), state
 
 
 class Cosine(Scheduler):

@@ -64,6 +64,10 @@ class ModuleOracle(Oracle):
         """See `Oracle`."""
         return self._first or self.now()
 
+    def shapes(self) -> Sequence[torch.Size]:
+        """See `Oracle`."""
+        return [parameter.shape for parameter in self._module.parameters()]
+
     @torch.no_grad()
     def evaluate(self, rows: Rows, inputs: Tensor) -> Tensor:
         """Logits (K, b, classes) of shared inputs (b, ...), with running statistics."""
