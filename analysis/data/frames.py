@@ -63,6 +63,8 @@ class SelectionRule:
     directions: Mapping[str, str] = field(default_factory=dict)  # by metric `minimize` or `maximize`, as a task says
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
+    is_search: bool = False  # whether the cells are the points of a search, of which nothing is tuned: they are ranked
+    log_fields: frozenset[str] | None = None  # of a search, those drawn on a logarithmic scale; None if not known
 
     @property
     def is_maximal(self) -> bool:

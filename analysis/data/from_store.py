@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -47,7 +48,15 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
     return SelectionRule(
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
         project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
+        is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
     )  # fmt: skip
+
+
+def _drawn_in_logarithms(space: str) -> frozenset[str]:
+    """The parameters of a search that are drawn on a logarithmic scale; `space` is that of its settings."""
+    variants = json.loads(space)["space"] if space else []
+    entries = [(name, entry) for variant in variants for name, entry in variant.items()]
+    return frozenset(name for name, entry in entries if "log" in (entry.get("distribution") or ""))
 
 
 def with_current_columns(history: pa.Table) -> pa.Table:
