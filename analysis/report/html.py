@@ -276,7 +276,8 @@ def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
     for field in PROVENANCE:
         values = [value for value in to_python(runs[field]) if value is not None] if field in runs else []
         counts = pd.Series([f"{value:g}" if isinstance(value, float) else str(value) for value in values], dtype=object)
-        rows.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
+        if values or field != "sources":  # only parts of a user's own have some
+            rows.append((field, [(str(value), int(count)) for value, count in counts.value_counts().items()]))
     return rows
 
 

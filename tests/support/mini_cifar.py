@@ -96,9 +96,7 @@ Mini10 = miniature(CIFAR10, "mini", contents(False))
 Mini100 = miniature(CIFAR100, "mini", contents(True))
 Scrambled10 = miniature(CIFAR10, "scrambled", contents(False, scrambled=True))
 
-declared = declare(
-    uses=USES, train_size=LABELS * PER_CLASS, smallest_class=PER_CLASS, input_shape=(3, 32, 32), classes=10
-)
+declared = declare(uses=USES, train_size=LABELS * PER_CLASS, smallest_class=PER_CLASS, input_shape=(3, 32, 32))
 
 
 class MiniCifar(Cifar):
