@@ -115,8 +115,8 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed but probably not intended."""
-    texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
+    texts = [text for config in [*spec.kinds, *spec.corners] for text in remarks(config)]
+    return list(dict.fromkeys([*spec.notes, *texts]))
 
 
 def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:

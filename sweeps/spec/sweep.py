@@ -106,6 +106,7 @@ class Settings:
     space: str = ""  # of a search: what it draws from, as JSON
     ranges: tuple[tuple[int, str, Range], ...] = ()  # of a search: variant, tuned field, range
     text: str = field(default="", repr=False)  # the spec, as launched
+    title: str = ""  # the name as the file has it, if the sweep's is made of it
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
@@ -263,3 +264,14 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             tree[name] = value
     return tree
+
+
+def flattened(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `nested`."""
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name in OPTIONS and isinstance(value, Mapping):
+            values |= {f"{name}.{option}": setting for option, setting in value.items()}
+        else:
+            values[name] = value
+    return values

@@ -112,6 +112,7 @@ class SettingsFields(TypedDict):
     space: str
     ranges: list[Annotated[tuple[Whole, str, dict[str, bool | float | None]], Field(strict=False)]]
     text: str
+    title: NotRequired[str]
 
 
 Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
