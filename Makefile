@@ -13,8 +13,17 @@ SPEC := sweeps/specs/quickstart.yaml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# W&B's sweep engine, with which the tests compare draws and hyperband, has an environment of its own: it asks
+# for numpy < 2, of which later Pythons have no wheel, though it works with numpy 2.
+.venv/wandb-sweeps/installed: | .venv/installed
+	$(PYTHON) -m venv .venv/wandb-sweeps
+	.venv/wandb-sweeps/bin/python -m pip install --quiet --disable-pip-version-check \
+		numpy scipy scikit-learn pyyaml jsonschema jsonref 'pydantic>=2.6,<3'
+	.venv/wandb-sweeps/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'sweeps>=0.3,<0.4'
+	touch $@
+
 # The S3 server of the tests needs versions of its own.
-.venv/installed-dev: .venv/installed
+.venv/installed-dev: .venv/installed | .venv/wandb-sweeps/installed
 	$(PYTHON) -m venv .venv/moto
 	.venv/moto/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server,s3]>=5.1,<6'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'

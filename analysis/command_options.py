@@ -41,6 +41,7 @@ OnlyOption = Annotated[
     list[str] | None,
     typer.Option("--only", help="FIELD=VALUE[,VALUE...]: cells with one of these values; for several fields repeated."),
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="Of a search: show every point, not the first 20 alone.")]
 WidthOption = Annotated[str, typer.Option("--width", help="page, column or screen.")]
 DEFAULT_CACHE = "./polysweep-cache"
 

@@ -11,6 +11,7 @@ import typer
 
 from polysweep.analysis.command_options import (
     DEFAULT_CACHE,
+    AllOption,
     ByOption,
     CacheOption,
     EpochOption,
@@ -100,14 +101,19 @@ def table(
     only: OnlyOption = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show Student's 95 % interval of each mean.")] = False,
     format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
+    all_: AllOption = False,
 ) -> None:
-    """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown."""
-    from polysweep.analysis.tables.formats import edge_warnings, render
+    """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown.
+
+    Of a random or bayes search without tuned parameters: a leaderboard of its points, and which parameters mattered.
+    """
+    from polysweep.analysis.tables.formats import MOST, edge_warnings, render
     from polysweep.analysis.tables.layout import Layout
 
     selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
-    layout = Layout.of(selection, split_fields(rows), split_fields(cols), split_fields(by))
-    text = render(selection, format_, layout, intervals=intervals)
+    fields = [split_fields(rows), split_fields(cols), split_fields(by)]
+    layout = Layout.of(selection, *fields) if any(fields) else None
+    text = render(selection, format_, layout, intervals=intervals, most=None if all_ else MOST)
     for warning in edge_warnings(selection):
         warn(warning)
     say(text)
@@ -141,14 +147,9 @@ def plot(
     selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
     beside = None if theirs is None else published_of(theirs, selection)
     paths = save_all(
-        selection,
-        out,
-        kinds=split_fields(kinds) or (),
-        width=width,
-        published=beside,
-        cols=split_fields(cols),
+        selection, out, kinds=split_fields(kinds) or (), width=width, published=beside, cols=split_fields(cols),
         by=split_fields(by),
-    )
+    )  # fmt: skip
     for warning in edge_warnings(selection):
         warn(warning)
     for path in paths:

@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from polysweep.python_api import plan as plan
     from polysweep.python_api import train as train
     from polysweep.sweeps.spec.spec import SweepSpec as SweepSpec
+    from polysweep.trainer.components.component import REQUIRED as REQUIRED
     from polysweep.trainer.components.options import Options as Options
-    from polysweep.trainer.components.registry import REQUIRED as REQUIRED
     from polysweep.trainer.components.registry import declare as declare
+    from polysweep.trainer.components.wrapping import wrap as wrap
     from polysweep.trainer.config import TrialConfig as TrialConfig
     from polysweep.trainer.errors import ConfigError as ConfigError
     from polysweep.trainer.errors import DataError as DataError
@@ -63,9 +64,13 @@ if TYPE_CHECKING:
     from polysweep.trainer.schedulers.scheduler import Gamma as Gamma
     from polysweep.trainer.schedulers.scheduler import Scheduler as Scheduler
     from polysweep.trainer.tasks.classification import Classification as Classification
-    from polysweep.trainer.tasks.classification import hold_out as hold_out
     from polysweep.trainer.tasks.images import Images as Images
     from polysweep.trainer.tasks.images import Normalisation as Normalisation
+    from polysweep.trainer.tasks.samples import Samples as Samples
+    from polysweep.trainer.tasks.samples import hold_out as hold_out
+    from polysweep.trainer.tasks.samples import train_val_test as train_val_test
+    from polysweep.trainer.tasks.supervised import Regression as Regression
+    from polysweep.trainer.tasks.supervised import Supervised as Supervised
 
 _MODULES: Final = {
     "analysis.data.frames": ("RunSet",),
@@ -86,13 +91,17 @@ _MODULES: Final = {
     "python_api": ("SweepPlan", "TrainedTrial", "launch", "plan", "train"),
     "sweeps.spec.spec": ("SweepSpec",),
     "trainer.components.options": ("Options",),
-    "trainer.components.registry": ("REQUIRED", "declare"),
+    "trainer.components.component": ("REQUIRED",),
+    "trainer.components.registry": ("declare",),
+    "trainer.components.wrapping": ("wrap",),
     "trainer.config": ("TrialConfig",),
     "trainer.errors": ("ConfigError", "DataError", "UserError"),
     "trainer.optimizers.optimizer": ("Optimizer", "StepResult"),
     "trainer.schedulers.scheduler": ("Gamma", "Scheduler"),
-    "trainer.tasks.classification": ("Classification", "hold_out"),
+    "trainer.tasks.classification": ("Classification",),
     "trainer.tasks.images": ("Images", "Normalisation"),
+    "trainer.tasks.samples": ("Samples", "hold_out", "train_val_test"),
+    "trainer.tasks.supervised": ("Regression", "Supervised"),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the names above

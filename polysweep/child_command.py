@@ -6,10 +6,12 @@ keeps its own: only the command's process has them, and whatever happens to it, 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 from typing import Final
 
 from polysweep.trainer.errors import UserError
@@ -19,6 +21,8 @@ ERROR: Final = "error: "
 USER_ERROR: Final = 2
 CRASHED: Final = 70  # exit code of a command that ends with a traceback
 INTERRUPTED: Final = (128 + signal.SIGINT, -signal.SIGINT)
+CALLER_PATH: Final = "POLYSWEEP_CALLER_PATH"
+"""The variable with the folders in which the caller finds modules: its own parts may be beside its script."""
 ENDED: Final = (0, 1, 128 + signal.SIGTERM)
 """Exit codes of a command that did its work: all is well; some trials failed; somebody asked it to stop."""
 
@@ -39,6 +43,7 @@ def run_command(*arguments: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        env={**os.environ, CALLER_PATH: os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path if folder)},
         start_new_session=True,  # a terminal's Ctrl-C comes here only, and is passed on once
     ) as process:
         try:
@@ -76,6 +81,8 @@ def _main() -> None:
     """The command in its own process."""
     from polysweep.__main__ import main
 
+    folders = os.environ.pop(CALLER_PATH, "").split(os.pathsep)
+    sys.path += [folder for folder in folders if folder and folder not in sys.path]
     try:
         main()
     except Exception:

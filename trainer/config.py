@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from polysweep.trainer.components.component import AUGMENTATIONS, REQUIRED, Component, load
 from polysweep.trainer.components.fields import (
     fields_read,
     options_of,
@@ -29,7 +30,7 @@ from polysweep.trainer.components.fields import (
 )
 from polysweep.trainer.components.options import Count, number
 from polysweep.trainer.components.plugins import component, is_own
-from polysweep.trainer.components.registry import AUGMENTATIONS, REGISTRY, REQUIRED, load
+from polysweep.trainer.components.registry import REGISTRY
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.text import brief
 
@@ -37,6 +38,7 @@ NUMERICS: Final = 1
 """Raised when the golden test of the trainer's numbers changes, so that old and new numbers never mix."""
 
 ID_DIGITS: Final = 16
+Base = Literal["sgd", "sgdw", "adam", "adamw"]
 RadiusSchedule = Literal["constant", "inverse_sqrt", "inverse"]
 Precision = Literal["float32", "bfloat16", "float64", "tf32"]
 Scalar = bool | int | float | str
@@ -74,6 +76,7 @@ class TrialConfig(BaseModel):
     optimizer_options: dict[str, OptionValue] = {}
     scheduler: str
     scheduler_options: dict[str, OptionValue] = {}
+    base: Base | None = None  # whose descent step USAM and SAM take
     rho: NonNegative | None = None  # radius. SAM: length in weight space; USAM: multiple of the gradient
     rho_schedule: RadiusSchedule | None = None  # of step t: rho, rho / sqrt(t + 1), rho / (t + 1)
     weight_decay: NonNegative = 0.0  # coefficient of theta in the descent step
@@ -104,7 +107,7 @@ class TrialConfig(BaseModel):
         for kind in COMPONENT_FIELDS:
             if kind not in values:
                 raise ConfigError(kind, f"missing; {expected('', REGISTRY[kind])}")
-        parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
+        parts = parts_of(values)
         require_together(parts, values)
         refuse_unread(parts, values)
         values = with_defaults(parts, values)
@@ -118,13 +121,14 @@ class TrialConfig(BaseModel):
     def _fits(self, info: ValidationInfo) -> Self:
         task = component("task", self.task)
         if not (info.context or {}).get("recorded"):
-            _require_falling(self)
+            _require_distinct(self)
         if task.precisions and self.precision not in task.precisions:
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
-        if task.check:
-            load(task.check)(self)
+        for part in (component("scheduler", self.scheduler), task):
+            if part.check:
+                load(part.check)(self)
         if task.problem:
             return self
         if self.augmentation is not None and self.augmentation not in task.augmentations:
@@ -136,7 +140,7 @@ class TrialConfig(BaseModel):
             return self  # a user's task that does not say: `trainer.tasks.loading.load_task` checks
         held_out = round(self.val_fraction * task.train_size)
         kept = task.train_size - held_out
-        if self.val_fraction and min(held_out, kept) * task.smallest_class < task.train_size:
+        if self.val_fraction and task.smallest_class and min(held_out, kept) * task.smallest_class < task.train_size:
             raise ConfigError(
                 "val_fraction",
                 f"{self.val_fraction} of {task.train_size} training images of {self.task} leaves a class empty",
@@ -165,7 +169,7 @@ class TrialConfig(BaseModel):
 
         A field that a later version adds with a default therefore changes no id.
         """
-        parts = {kind: component(kind, getattr(self, kind)) for kind in COMPONENT_FIELDS}
+        parts = parts_of(self.model_dump(include={*COMPONENT_FIELDS, "base"}))
         used = fields_read(parts)
         kept: dict[str, Any] = {}
         for key, default in _defaults(type(self)).items():
@@ -198,7 +202,7 @@ class TrialConfig(BaseModel):
     @property
     def signature(self) -> str:
         """What all rows of one stack share, as a string that can be compared and sorted."""
-        optimizer = component("optimizer", self.optimizer)
+        optimizer = component("optimizer", self.optimizer).on(self.base)
         shared = {key: getattr(self, key) for key in _SHARED}
         shared["family"] = optimizer.family
         if optimizer.rowwise_options:
@@ -214,6 +218,12 @@ class TrialConfig(BaseModel):
             elif value is not None:
                 values[key] = value
         return values
+
+
+def parts_of(values: Mapping[str, Any]) -> dict[str, Component]:
+    """By kind, the component that a config's values name. Raises `ConfigError` with the valid names."""
+    parts = {kind: component(kind, values[kind]) for kind in COMPONENT_FIELDS}
+    return {**parts, "optimizer": parts["optimizer"].on(values.get("base"))}
 
 
 _SORTED: Final = json.JSONEncoder(sort_keys=True, allow_nan=False)
@@ -268,10 +278,12 @@ def radius_schedules() -> tuple[str, ...]:
     return get_args(RadiusSchedule)
 
 
-def _require_falling(config: TrialConfig) -> None:
-    """Raise `ConfigError` for a cosine that does not fall."""
+def _require_distinct(config: TrialConfig) -> None:
+    """Raise `ConfigError` for a cosine that does not fall, and for a rule that is another one under its own name."""
+    if "sgdw" in (config.optimizer, config.base) and not config.momentum:
+        raise ConfigError("momentum", "0: decoupled weight decay is then the coupled one of 'sgd'; take that instead")
     lr, lr_min = config.lr, config.lr_min
-    if config.scheduler == "cosine" and lr is not None and lr_min is not None and lr_min >= lr:
+    if config.scheduler in ("cosine", "warmup-cosine") and lr is not None and lr_min is not None and lr_min >= lr:
         what = "the constant step size under another name" if lr_min == lr else "a step size that rises"
         raise ConfigError("lr_min", f"{lr_min} is not below lr = {lr}: that is {what}; take a smaller lr_min")
 

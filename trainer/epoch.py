@@ -47,6 +47,7 @@ class EpochRunner:
     """Runs the epochs of one stack, with the whole step captured where `capture` says how: one launch, no host sync."""
 
     def __init__(self, stack: Stack, capture: Capture | None = None) -> None:
+        capture = None if stack.runs_alone else capture
         self._stack = stack
         self._config = stack.configs[0]
         self._augments = self._config.augmentation not in (None, "none")
@@ -175,7 +176,7 @@ class EpochRunner:
 
 @contextmanager
 def _seeded(stack: Stack, epoch: int) -> Iterator[None]:
-    """torch's own generators as the stream `module` of the epoch: for a user's module that draws, as dropout does.
+    """torch's own generators as the stream `module` of the epoch: for a user's module that draws, as `F.dropout` does.
 
     Such a module is never stacked: vmap refuses it.
     """

@@ -81,6 +81,11 @@ def shown_number(value: float) -> str:
     return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 or not math.isfinite(value) else f"{value:.2e}"
 
 
+def is_metric(column: str) -> bool:
+    """Whether a history column is measured of the training, validation or test set, or of a convex task."""
+    return column in PROBLEM_METRICS or column.partition("/")[0] in SPLITS
+
+
 def is_accuracy(metric: str) -> bool:
     """Whether a metric is a fraction that tables and plots print in percent."""
     return metric.rpartition("/")[2] in ("top1", "top5")

@@ -69,18 +69,19 @@ class ResNet(nn.Module):
 
 
 class MLP(nn.Module):
-    """`layers` hidden layers of `hidden` rectified units, torch's default initialisation."""
+    """`layers` hidden layers of `hidden` rectified units with dropout behind them, torch's default initialisation."""
 
-    def __init__(self, input_shape: Sequence[int], classes: int, hidden: int, layers: int) -> None:
+    def __init__(self, input_shape: Sequence[int], classes: int, hidden: int, layers: int, dropout: float) -> None:
         super().__init__()
         sizes = [torch.Size(input_shape).numel(), *[hidden] * layers]
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.linear = nn.Linear(sizes[-1], classes)
+        self.dropouts = nn.ModuleList(nn.Dropout(dropout) if dropout else nn.Identity() for _ in self.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         out = x.flatten(1)
-        for layer in self.hidden:
-            out = F.relu(layer(out))
+        for layer, dropout in zip(self.hidden, self.dropouts, strict=True):
+            out = dropout(F.relu(layer(out)))
         return torch.as_tensor(self.linear(out))
 
 
@@ -115,6 +116,6 @@ def linear(input_shape: Sequence[int], classes: int) -> nn.Module:
     return Linear(input_shape, classes)
 
 
-def mlp(input_shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 2) -> nn.Module:
+def mlp(input_shape: Sequence[int], classes: int, hidden: int = 64, layers: int = 2, dropout: float = 0.0) -> nn.Module:
     """A multilayer perceptron, the cheapest real model: for tests and near-zero work."""
-    return MLP(input_shape, classes, hidden, layers)
+    return MLP(input_shape, classes, hidden, layers, dropout)

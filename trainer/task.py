@@ -46,8 +46,12 @@ class Oracle(ABC):
     def start(self) -> Rows:
         """The rows before step 0, each from its own seed."""
 
-    def begin(self, buffers: Buffers) -> None:
-        """Begin a step, with the running statistics of before it."""
+    def shapes(self) -> Sequence[torch.Size]:
+        """The shapes of the parameters that a row is made of, in its order."""
+        return [self.start().theta.shape[1:]]
+
+    def begin(self, buffers: Buffers, step: Tensor) -> None:  # noqa: ARG002
+        """Begin step t, (), with the running statistics of before it."""
         self._buffers = buffers
 
     @abstractmethod
@@ -91,7 +95,7 @@ class Task(ABC):
 
     size: int  # samples of the training set
     input_shape: tuple[int, ...]  # of one sample
-    classes: int
+    classes: int  # or of outputs, of another task
 
     columns: ClassVar[tuple[str, ...]]
     """The columns of its histories, in their order."""

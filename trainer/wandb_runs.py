@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
+from polysweep.trainer.components.sources import sources_text
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import OwnFolder, remove_leftovers
 from polysweep.trainer.wandb_client import (
@@ -107,12 +108,14 @@ def describe(
 def origin_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """What besides its config a trial's numbers may depend on, as a run's config has it; what is not known is left out.
 
-    The versions are below `version`, and the image is JSON text: each is one column of `runs` once it is pulled.
+    The versions are below `version`, the image is JSON text, the sources of own parts are a line: each is one column of
+    `runs` once it is pulled.
     """
     provenance = dict(record.get("provenance") or {})
     versions = provenance.pop("versions", None) or None
     image = provenance.pop("image", None)
     origin = {"width": record.get("width"), **provenance, "version": versions}
+    origin["sources"] = sources_text(provenance.get("sources"))
     origin["image"] = None if image is None else json.dumps(image)
     return {key: value for key, value in origin.items() if value is not None}
 

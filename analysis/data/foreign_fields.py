@@ -26,7 +26,7 @@ OURS: Final = frozenset(
         *("numerics", "n", "mean", "std", "seeds", "score", "scored", "value", "rank", "selected", "candidates"),
         *("budget", "margin", "ties", "edge", "runner_up", "missing", "failed", "stopped", "diverged", "stalled"),
         *("undecided", "leading", "cap_share", "zero_share", "variant", "lost"),
-        *("table", "metric"),
+        *("table", "metric", "state", "point", "trial_ids"),
     )
 )
 """Columns of ours, which a config field of somebody else's must not replace."""

@@ -60,8 +60,11 @@ class SelectionRule:
     project: str | None = None  # of W&B, if the spec names one
     entity: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # by our name theirs, in a project that is not ours
+    directions: Mapping[str, str] = field(default_factory=dict)  # by metric `minimize` or `maximize`, as a task says
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
+    is_search: bool = False  # whether the cells are the points of a search, of which nothing is tuned: they are ranked
+    log_fields: frozenset[str] | None = None  # of a search, those drawn on a logarithmic scale; None if not known
 
     @property
     def is_maximal(self) -> bool:
@@ -122,7 +125,7 @@ def direction(metric: str, protocol: SelectionRule) -> bool | None:
     last = metric.rpartition("/")[2]
     if metric == protocol.metric or last == protocol.metric.rpartition("/")[2]:
         return protocol.is_maximal
-    return by_name(metric)
+    return protocol.directions[metric] == "maximize" if metric in protocol.directions else by_name(metric)
 
 
 def by_name(metric: str) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -28,10 +29,11 @@ from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.store.sweep_index import in_order
+from polysweep.trainer.components.sources import sources_text
 from polysweep.trainer.history import RENAMED
 
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
-PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image")
+PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image", "sources")
 COLUMNS: Final = "2"
 """Which columns a cache of a Store has: another number where a version adds or renames some."""
 _CHUNK: Final = 500
@@ -45,8 +47,16 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
     cell = tuple(name for name in fields if name in names)
     return SelectionRule(
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
-        project=settings.project, entity=settings.entity, ranges=ranges,
+        project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
+        is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
     )  # fmt: skip
+
+
+def _drawn_in_logarithms(space: str) -> frozenset[str]:
+    """The parameters of a search that are drawn on a logarithmic scale; `space` is that of its settings."""
+    variants = json.loads(space)["space"] if space else []
+    entries = [(name, entry) for variant in variants for name, entry in variant.items()]
+    return frozenset(name for name, entry in entries if "log" in (entry.get("distribution") or ""))
 
 
 def with_current_columns(history: pa.Table) -> pa.Table:
@@ -203,5 +213,6 @@ def _record(state: TrialState, record: Mapping[str, Any]) -> dict[str, Any]:
         "diverged_step": (record.get("diverged") or {}).get("step"),
         "sessions": len(record.get("sessions", [])),
         **{key: provenance.get(key) for key in PROVENANCE},
+        "sources": sources_text(provenance.get("sources")),
         **{f"version.{name}": version for name, version in provenance.get("versions", {}).items()},
     }

@@ -37,7 +37,7 @@ from polysweep.trainer.errors import UserError
 
 PROVENANCE: Final = (
     "commit", "version.polysweep", "version.torch", "version.ray", "version.wandb", "version.python", "device",
-    "device_model", "threads", "width", "numerics", "image",
+    "device_model", "threads", "width", "numerics", "image", "sources",
 )  # fmt: skip
 MOST_TABLES: Final = 40
 """Tables with figures of their own; the numbers of all are in the download."""

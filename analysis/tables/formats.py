@@ -8,6 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from polysweep.analysis.tables.layout import Layout, subtables
+from polysweep.analysis.tables.leaderboard_table import MOST, points_table, search_table
 from polysweep.analysis.tables.mean_std import caption, cell_entry, long_table, mean_std_table, row_verdicts
 from polysweep.analysis.tables.selection import CAPPED, Selection, format_value
 from polysweep.analysis.tables.spreadsheet import to_csv
@@ -26,15 +27,28 @@ NOTED: Final = {
 """By column of the cells what is said of those in which it is not empty."""
 
 
-def render(selection: Selection, format_: str, layout: Layout | None = None, *, intervals: bool = False) -> str:
+def render(
+    selection: Selection,
+    format_: str,
+    layout: Layout | None = None,
+    *,
+    intervals: bool = False,
+    most: int | None = MOST,
+) -> str:
     """The tables of a selection as text, with `intervals` of the means within the cells (the CSV always has them).
+
+    Of a search without tuned parameters, unless a layout is asked for, the leaderboard: its first `most` points, all
+    for None; the CSV has all.
 
     Raises `UserError` for an unknown format.
     """
     if format_ not in FORMATS:
         raise UserError(f"--format: {format_!r}; {expected(format_, FORMATS)}")
+    is_ranked = layout is None and selection.pulled.protocol.is_search
     if format_ == "csv":
-        return to_csv(long_table(selection)).rstrip("\n")
+        return to_csv(points_table(selection) if is_ranked else long_table(selection)).rstrip("\n")
+    if is_ranked:
+        return WRITERS[format_](search_table(selection, most, intervals=intervals))
     layout = layout or Layout.of(selection)
     return "\n\n".join(WRITERS[format_](table) for table in tables_of(selection, layout, intervals=intervals))
 

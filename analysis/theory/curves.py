@@ -122,7 +122,7 @@ class MethodCurve:
         run = self.run
         if self.is_lost or run["optimizer"] not in ("usam", "sgd") or run["scheduler"] not in ("constant", *POLYAK):
             return False
-        if _number(run, "weight_decay") or _number(run, "momentum"):
+        if _number(run, "weight_decay") or _number(run, "momentum") or run.get("base") in ("adam", "adamw"):
             return False
         if run["scheduler"] == "constant":
             return self.smooth * self.rho < 1 and self.cap <= bounds.least_step(self.smooth, self.rho)

@@ -28,10 +28,13 @@ from polysweep.sweeps.store.launches import stop
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.worker.signals import Interruption
 from polysweep.trainer.components.plugins import own_modules
+from polysweep.trainer.components.registry import working_folder
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import last_line
 
 CLIENT_PORT: Final = 10001
+JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""The variable that a driver has that is a Ray Job."""
 ON_HEAD_SECONDS: Final = 12.0
 """How long a driver on the head may take to stop cleanly."""
 
@@ -59,7 +62,13 @@ def _here(spec: SweepSpec, store: Store, options: LaunchOptions, data: str) -> L
     """The driver is this process."""
     with nullcontext() if ray.is_initialized() else _connected("auto", spec):
         is_alive = partial(answers, ray.get_runtime_context().gcs_address)
-        return launch(spec, store, options, data, is_alive=is_alive, check=lambda: check_nodes(store, options.wandb))
+        # A job's working directory is sent to every node.
+        folder = working_folder() if own_names(spec) and JOB not in os.environ else ""
+
+        def check() -> None:
+            check_nodes(store, options.wandb, folder)
+
+        return launch(spec, store, options, data, is_alive=is_alive, check=check)
 
 
 def _on_head(spec: SweepSpec, store: Store, options: LaunchOptions) -> int:
@@ -110,7 +119,7 @@ def _drive(text: str, name: str, store: str, options: dict[str, Any], probe: str
 def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
     """Ray's connection. A driver that is a Ray Job has the job's runtime environment already."""
     environment: dict[str, Any] = {}
-    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+    if JOB not in os.environ:
         environment = {"env_vars": passed_on()}
         if modules := [str(path) for path in own_modules(own_names(spec))]:
             environment["py_modules"] = modules

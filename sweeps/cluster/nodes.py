@@ -1,14 +1,16 @@
-"""What is asked of every node before a launch: the same package, the same Store, a W&B login."""
+"""What is asked of every node before a launch: the same package, the same Store, a W&B login, the working directory."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from polysweep.sweeps.console import warn
 from polysweep.sweeps.store.provenance import THIS_VERSION, version_text
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
@@ -18,19 +20,23 @@ from polysweep.trainer.wandb_client import Mode
 HELLO_SECONDS: Final = 120.0
 
 
-def check_nodes(store: Store, wandb: Mode) -> None:
-    """Ask every node: the same version of the package, the same Store, a W&B key if runs are logged online."""
+def check_nodes(store: Store, wandb: Mode, folder: str = "") -> None:
+    """Ask every node: the same version of the package, the same Store, a W&B key if runs are logged online.
+
+    Warns of nodes that lack `folder`, where relative paths of the user's own parts lead; empty: there are none.
+    """
     probe = f".probe-{secrets.token_hex(8)}"
     store.files.write(probe, b"")
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
-        hello = ray.remote(num_cpus=0, max_retries=0)(_hello(store.root, probe))
+        hello = ray.remote(num_cpus=0, max_retries=0)(_hello(store.root, probe, folder))
         asked = {
             node["NodeManagerAddress"]: hello.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             ).remote()
             for node in nodes
         }
+        lacking = []
         for node, reference in asked.items():
             try:
                 answer = ray.get(reference, timeout=HELLO_SECONDS)
@@ -48,17 +54,29 @@ def check_nodes(store: Store, wandb: Mode) -> None:
                     f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
                     "or use --wandb offline"
                 )
+            if not answer["folder"]:
+                lacking.append(node)
+        if lacking:
+            warn(
+                f"the working directory {folder} is not on {', '.join(lacking)}: a part of your own that reads a file "
+                "by a relative path will not find it there; use absolute paths on a file system that all nodes share"
+            )
     finally:
         store.files.remove(probe)
 
 
-def _hello(root: str, probe: str) -> Callable[[], dict[str, Any]]:
+def _hello(root: str, probe: str, folder: str) -> Callable[[], dict[str, Any]]:
     """What a node answers. A function inside a function travels whole: the node's package may be another version."""
 
     def hello() -> dict[str, Any]:
         from polysweep.sweeps.store.provenance import THIS_VERSION
         from polysweep.trainer.wandb_runs import logged_in
 
-        return {"version": dict(THIS_VERSION), "store": Store(root).files.exists(probe), "key": logged_in()}
+        return {
+            "version": dict(THIS_VERSION),
+            "store": Store(root).files.exists(probe),
+            "key": logged_in(),
+            "folder": not folder or Path(folder).is_dir(),
+        }
 
     return hello

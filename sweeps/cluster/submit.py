@@ -115,7 +115,8 @@ def _requirements(path: Path) -> list[str]:
 
 def own_names(spec: SweepSpec) -> set[str]:
     """The import paths of the user's own parts."""
-    names = {getattr(config, kind) for config in spec.kinds for kind in ("task", "model", "optimizer", "scheduler")}
+    configs = [*spec.kinds, *spec.corners]
+    names = {getattr(config, kind) for config in configs for kind in ("task", "model", "optimizer", "scheduler")}
     return {name for name in names if ":" in name}
 
 

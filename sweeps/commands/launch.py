@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from polysweep.sweeps.commands.printing import ended, show_failures, show_holders
 from polysweep.sweeps.commands.retry import retry
@@ -14,12 +14,15 @@ from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
-from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.sources import changed_sources
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.planning.target import is_target_reached
+from polysweep.sweeps.spec.remarks import remarks_on_spec
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
+from polysweep.trainer.components.plugins import component, direction_of
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Mode
 
@@ -48,7 +51,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     `run` schedules it, by default on a Ray of this process's own.
     """
     data = data_folder(options.data_dir, spec.launch.data_dir)
-    spec = store.search.with_proposals(spec)
+    spec = as_launched(spec, store)
     extension = compare(spec, store)
     if extension.changed and not options.extend:
         raise UserError(
@@ -56,16 +59,19 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
             "its trials and adds those of this one; else give this one another name"
         )
     if options.retry_failed:
-        states = store.states(spec)
-        count = retry(store, [trial_id for trial_id, state in states.items() if state.state == State.FAILED])
+        before = make_plan(spec, store.states(spec), data)
+        failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
+        count = retry(store, {trial.trial_id: before.width(trial) for trial in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
-    plan = make_plan(spec, store.states(spec), data)
+    records: dict[str, Mapping[str, Any]] = {}
+    plan = make_plan(spec, store.states(spec, records=records), data)
     starting = [stack.trials[0].config for stack in plan.stacks]
     reason = _reason_to_end(plan, store)
     if options.address is None and not reason:
         check_cores(spec.launch.cpus)
     check_trials([] if reason else [*starting, *spec.corners], data, spec.launch.device)
-    for warning in [*warnings(spec), *plan.notes, *_changes_of_device(plan, store)]:
+    notes = [*plan.notes, *_changes_of_device(plan, store), *changed_sources(plan.trials, records)]
+    for warning in [*warnings(spec), *notes]:
         warn(warning)
     store.write_sweep(spec, plan.widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
@@ -115,8 +121,11 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed but probably not intended."""
-    texts = [text for config in [*spec.kinds, *spec.corners] for text in remarks(config)]
-    return list(dict.fromkeys([*spec.notes, *texts]))
+    texts = [*spec.notes, *remarks_on_spec(spec)]
+    better = {direction_of(component("task", config.task), spec.metric.name) for config in [*spec.kinds, *spec.corners]}
+    if better and spec.metric.goal not in better and None not in better:
+        texts.append(f"metric {spec.metric.name!r} has the goal {spec.metric.goal}, but its task says {better.pop()}")
+    return list(dict.fromkeys([*texts, *(text for config in [*spec.kinds, *spec.corners] for text in remarks(config))]))
 
 
 def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, store: Store) -> None:
@@ -128,6 +137,8 @@ def _say_what_starts(plan: Plan, extension: Extension, options: LaunchOptions, s
         f"{ended(counts) or '0 ended'}{more}",
         flush=True,
     )
+    if plan.spec.repetition:
+        print(plan.spec.repetition, flush=True)
     if plan.spec.description:
         say(plan.spec.description)
     if extension.gone:

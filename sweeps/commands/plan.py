@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from polysweep.sweeps.commands.launch import warnings
 from polysweep.sweeps.planning.estimate import Estimate, estimate
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.preflight import data_folder
-from polysweep.sweeps.planning.spec_changes import Extension, compare
+from polysweep.sweeps.planning.sources import changed_sources
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 
@@ -25,8 +28,18 @@ class PlannedLaunch:
 
 def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
     """Plan a launch of `spec`; nothing is started or written."""
-    spec = store.search.with_proposals(spec)
-    planned = plan(spec, store.states(spec), data_folder(data_dir, spec.launch.data_dir))
+    spec = as_launched(spec, store)
+    records: dict[str, Mapping[str, Any]] = {}
+    planned = plan(spec, store.states(spec, records=records), data_folder(data_dir, spec.launch.data_dir))
     extension = compare(spec, store)
-    cost = estimate(planned.stacks, planned.states, spec.settings.launch, store, proposals=planned.proposals_left)
-    return PlannedLaunch(planned, extension, cost, (*warnings(spec), *planned.notes))
+    cost = estimate(
+        planned.stacks,
+        planned.states,
+        spec.settings.launch,
+        store,
+        proposals=planned.proposals_left,
+        to_propose=planned.to_propose,
+    )
+    return PlannedLaunch(
+        planned, extension, cost, (*warnings(spec), *planned.notes, *changed_sources(planned.trials, records))
+    )

@@ -29,14 +29,18 @@ MOST_DAMAGED: Final = 10
 
 def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     """Cells with their trials by state, and what a launch would start."""
+    from polysweep.sweeps.planning.search_summary import search_summary
+
     spec, counts = plan.spec, plan.counts()
     seeds = len({trial.seed for trial in plan.trials}) or len(spec.seeds)
-    say(
-        f"{spec.name}: {counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
+    trials = (
+        f"{counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
         f"({len(spec.variants)} variants)"
     )
-    if spec.method == "bayes":
-        say(f"bayes has proposed {len(spec.suggestions)} of {spec.points} points; {plan.proposals_left} to come")
+    lines = [*([trials] if plan.trials else []), *search_summary(plan)]
+    say(f"{spec.name}: {lines[0]}")
+    for line in lines[1:]:
+        say(line)
     tuned = ", ".join(spec.tuned) or "nothing"
     say(f"tuned per cell: {tuned}; selected by {spec.metric.name} ({spec.metric.goal}){spec.metric.note}")
     if plan.members:
@@ -66,14 +70,18 @@ def _show_cells(plan: Plan) -> None:
 
 def _starting(plan: Plan) -> str:
     """What a launch would start, in words."""
-    sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
-    rows = sum(stack.width for stack in plan.stacks)
-    padding = rows - sum(len(stack.trials) for stack in plan.stacks)
-    text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
-    text += f" ({padding} of their {rows} rows are padding)" if padding else ""
+    from polysweep.sweeps.planning.search_summary import per_point
+
+    parts = []
+    if plan.stacks or not plan.proposals_left:
+        sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
+        rows = sum(stack.width for stack in plan.stacks)
+        padding = rows - sum(len(stack.trials) for stack in plan.stacks)
+        text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
+        parts.append(text + (f" ({padding} of their {rows} rows are padding)" if padding else ""))
     if plan.proposals_left:
-        text += f"; then bayes proposes {plan.proposals_left} points, each a stack of K = {len(plan.spec.seeds)}"
-    return text
+        parts.append(f"bayes would propose {plan.proposals_left} points, each {per_point(plan)}")
+    return "; then ".join(parts)
 
 
 def show_extension(name: str, extension: Extension) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from polysweep.sweeps.store.checkpoints import BEFORE, NEWEST
 from polysweep.sweeps.store.files import NewerFormatError, StoreError
@@ -12,24 +12,25 @@ from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_continued, offline_run
 
 
-def retry(store: Store, trial_ids: Iterable[str]) -> int:
+def retry(store: Store, widths: Mapping[str, int]) -> int:
     """Make the failed ones among the trials run again; returns how many. Their earlier errors stay in their records.
 
+    `widths` has by trial id the K that is planned: a trial without any epoch takes it, as it may have failed for its K.
     A damaged record is put aside as record-damaged.json, and the trial starts over.
     """
     count = 0
-    for trial_id in trial_ids:
+    for trial_id, width in widths.items():
         claim = store.claim(trial_id)
         if claim is None:
             continue
         try:
-            count += _retry(store, trial_id)
+            count += _retry(store, trial_id, width)
         finally:
             claim.release()
     return count
 
 
-def _retry(store: Store, trial_id: str) -> bool:
+def _retry(store: Store, trial_id: str, width: int) -> bool:
     folder = f"trials/{trial_id}"
     try:
         record = store.record(trial_id)
@@ -47,5 +48,7 @@ def _retry(store: Store, trial_id: str) -> bool:
     errors = [*record.get("errors", []), record["error"]]
     logged = BEGUN if record.get("wandb") else None
     again = {"outcome": State.RUNNING.value, "error": None, "ended": None, "failures": 0}
+    if not record["epoch"]:
+        again["width"] = width
     store.write_record(trial_id, {**record, **again, "errors": errors, "wandb": logged})
     return True

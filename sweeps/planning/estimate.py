@@ -24,7 +24,10 @@ HOURS_A_YEAR: Final = 8766
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left: `stacks` `known` of them can be estimated, from so many finished `trials`."""
+    """What is left: `stacks`, `known` of which can be estimated, from so many finished `trials`.
+
+    Those of proposals are among them if there is anything to judge them by.
+    """
 
     device: str
     unit: str  # core or GPU
@@ -35,7 +38,7 @@ class Estimate:
     wall_hours: float | None
     device_hours: float | None
     spent_hours: float  # by the sweep's trials so far
-    proposals: int = 0  # points that bayes has still to propose; they are not in the estimate
+    proposals: int = 0  # points that bayes has still to propose
 
     def as_json(self) -> dict[str, Any]:
         """As `plan --json` and `status --json` print it; null for what is not known."""
@@ -43,14 +46,15 @@ class Estimate:
 
     def __str__(self) -> str:
         spent = f"{self.spent_hours:.2f} {self.unit}-hours spent"
-        if self.proposals and self.wall_hours is None:
-            return f"not known before the first of {self.proposals} points is proposed; {spent}"
         if not self.stacks:
-            return f"nothing left; {spent}"
+            left = f"not known: {self.proposals} points are still to be proposed" if self.proposals else "nothing left"
+            return f"{left}; {spent}"
         if self.wall_hours is None or self.device_hours is None:
             return f"no estimate: no finished trial of these stacks on {self.device}; {spent}"
         wall = _duration(self.wall_hours)
-        spent += f"; {self.proposals} points still to be proposed are not counted" if self.proposals else ""
+        spent += (
+            f"; {self.proposals} points are still to be proposed and counted as average ones" if self.proposals else ""
+        )
         part = "" if self.known == self.stacks else f" for {self.known} of {self.stacks} stacks, nothing on the others"
         return (
             f"about {wall} with {self.slots} stacks at once, {self.device_hours:.2f} {self.unit}-hours{part} "
@@ -74,13 +78,17 @@ def estimate(
     store: Store,
     *,
     proposals: int = 0,
+    to_propose: Sequence[StackPlan] = (),
 ) -> Estimate:
-    """How long stacks would take on this machine's device; `states` has all trials of the sweep."""
+    """How long stacks would take on this machine's device; `states` has all trials of the sweep.
+
+    `proposals` are points that bayes has still to propose, and `to_propose` what stands for their stacks.
+    """
     device = device_model(launch.device, imports=False)
     per_stack = launch.gpus or launch.cpus
     spent, rates = _rates(states, store, device)
     seconds: list[float] = []
-    for stack in stacks:
+    for stack in (*stacks, *to_propose):
         rate = _rate(rates, stack.trials[0].signature, stack.width)
         if rate:
             seconds.append(rate.seconds * (stack.trials[0].epochs - stack.epoch))
@@ -89,7 +97,7 @@ def estimate(
     return Estimate(
         device=device,
         unit="GPU" if launch.gpus else "core",
-        stacks=len(stacks),
+        stacks=len(stacks) + len(to_propose),
         known=covered,
         trials=sum(rate.trials for rate in rates.values()) if covered else 0,
         slots=slots,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle, islice
 from typing import Any, Final
 
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.states import State, TrialState, counts_of
-from polysweep.trainer.components.plugins import component, is_own
+from polysweep.trainer.components.plugins import component
 from polysweep.trainer.device import device_class
 
 STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8 1x8x8": 9, "mlp 1x8x8": 8}}
@@ -77,6 +79,7 @@ class Plan:
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
         new = [trial for trial in self.trials if self.state(trial) == State.NEW]
+        new += self.spec.middles if self.proposals_left else []
         return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
 
     def state(self, trial: SweepTrial) -> State:
@@ -101,6 +104,15 @@ class Plan:
         """Points that a bayes sweep has still to propose."""
         proposed = len(self.spec.suggestions)
         return max(0, (self.spec.points or 0) - proposed) if self.spec.method == "bayes" else 0
+
+    @cached_property
+    def to_propose(self) -> list[StackPlan]:
+        """Stand-ins for the stacks of the points that bayes has still to propose: of each variant in turn."""
+        stacks_of_point = [
+            [StackPlan((trial,), self.width(trial), 0)] * math.ceil(len(self.spec.seeds) / self.width(trial))
+            for trial in self.spec.middles
+        ]
+        return [stack for point in islice(cycle(stacks_of_point), self.proposals_left) for stack in point]
 
     def as_json(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""
@@ -134,23 +146,26 @@ def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int
 
     It does not depend on how many trials are left, so neither do the numbers.
     """
+    width, note = _asked_width(spec, trial)
+    if width == 1:
+        return width, note
+    from polysweep.trainer.rehearsal import refusal
+
+    reason = refusal(trial.config, data)
+    return (1, f"{reason}: K = 1") if reason else (width, note)
+
+
+def _asked_width(spec: SweepSpec, trial: SweepTrial) -> tuple[int, str]:
+    """K as the spec asks for it, before it is known whether the parts can be stacked."""
+    if spec.launch.stack != "auto":
+        return spec.launch.stack, ""
     if spec.by_points:
         return len(spec.seeds), ""
-    first = trial.config
-    model = first.model
-    if spec.launch.stack == "auto" and component("task", first.task).problem:
+    task = component("task", trial.config.task)
+    if task.problem:
         return CONVEX_STACK, ""
-    if spec.launch.stack == "auto":
-        device = device_class() if spec.launch.gpus else "cpu"
-        if device not in STACKS:
-            return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
-        shape = "x".join(map(str, component("task", first.task).input_shape))
-        return STACKS[device].get(f"{model} {shape}", 1), ""
-    width = spec.launch.stack
-    if width > 1 and is_own("model", model):
-        from polysweep.trainer.rehearsal import refusal
-
-        reason = refusal(first, data)
-        if reason:
-            return 1, f"model {model!r} cannot be stacked ({reason}): K = 1"
-    return width, ""
+    device = device_class() if spec.launch.gpus else "cpu"
+    if device not in STACKS:
+        return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
+    shape = "x".join(map(str, task.input_shape))
+    return STACKS[device].get(f"{trial.config.model} {shape}", 1), ""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from polysweep.trainer.components.component import load
 from polysweep.trainer.components.plugins import component
-from polysweep.trainer.components.registry import load
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.cpus import usable_cpus
 from polysweep.trainer.device import check_precision

@@ -27,6 +27,18 @@ class Extension:
         return {"new": self.new, "gone": self.gone, "unchanged": self.unchanged, "changed": list(self.changed)}
 
 
+def as_launched(spec: SweepSpec, store: Store) -> SweepSpec:
+    """The spec with what its sweep has decided in the Store: the points of bayes; how points are drawn at random.
+
+    Earlier versions drew no point twice, and a sweep that one of them has launched continues so.
+    """
+    if spec.method == "random" and spec.name in store.sweeps():
+        before = store.launched(spec.name).settings
+        if before.method == "random" and not json.loads(before.space or "{}").get("replacement"):
+            return spec.with_distinct_draws()
+    return store.search.with_proposals(spec)
+
+
 def compare(spec: SweepSpec, store: Store) -> Extension:
     """Compare with the sweep of the same name in the Store."""
     if spec.name not in store.sweeps():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any, Final
 
 from polysweep.sweeps.planning.estimate import estimate
-from polysweep.sweeps.planning.stacks import stacks_of
+from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.planning.target import is_target_reached
-from polysweep.sweeps.spec.sweep import RecordedMetric, Sweep, SweepTrial, by_cell
+from polysweep.sweeps.spec.sweep import RecordedMetric, Sweep, SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.launches import launches
 from polysweep.sweeps.store.states import State, TrialState, counts_of
@@ -30,7 +31,12 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
     states, settings, metric = store.states(sweep), sweep.settings, sweep.metric
     with_values = [t for t in sweep.trials if states[t.trial_id].state not in _WITHOUT_VALUE]
     best, stalled = _results(metric, store, with_values)
-    stacks = stacks_of(sweep.trials, states, lambda trial: trial.width or 1)
+
+    def width_of(trial: SweepTrial) -> int:
+        """K as recorded, else as planned."""
+        return states[trial.trial_id].width or trial.width or (settings.seeds if settings.by_points else 1)
+
+    stacks = stacks_of(sweep.trials, states, width_of)
     proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0
     return {
         "sweep": sweep.name,
@@ -43,10 +49,18 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
         "over": is_target_reached(metric, store, states)
         or (settings.method == "bayes" and store.search.is_exhausted(sweep.name)),
         "launches": [str(owner) for owner in launches(store, sweep.name).values()],
-        "estimate": estimate(stacks, states, settings.launch, store, proposals=proposals).as_json(),
+        "estimate": estimate(
+            stacks, states, settings.launch, store, proposals=proposals, to_propose=_like(sweep, proposals, width_of)
+        ).as_json(),
         "cells": [_cell(members, states, best, stalled, metric.goal) for members in by_cell(sweep.trials)],
         "trials": [_trial(t.trial_id, states[t.trial_id], t.trial_id in stalled) for t in sweep.trials],
     }
+
+
+def _like(sweep: Sweep, proposals: int, width_of: Callable[[SweepTrial], int]) -> list[StackPlan]:
+    """Stand-ins for the stacks of points that are still to be proposed: like those that have been, in turn."""
+    points = [stacks_of(seeds, defaultdict(TrialState), width_of) for seeds in by_point(sweep.trials)]
+    return [stack for point in islice(cycle(points), proposals) for stack in point]
 
 
 def _cell(

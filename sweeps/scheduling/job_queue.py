@@ -130,7 +130,8 @@ class JobQueue:
         own = [trial.trial_id for trial in point]
         self._curves.refresh(self._states, {*own, *self._handed_out})
         others = [self._curves.mean(members) for members in self._points if members is not point]
-        decision = survives(curve, others, rung, early.eta, self.spec.metric.goal)
+        strict = early.strict is not False
+        decision = survives(curve, others, rung, early.eta, self.spec.metric.goal, strict=strict)
         compared = 1 + sum(len(other) >= rung for other in others)
         why = {"epoch": rung, "value": curve[-1], "points": compared, "eta": early.eta}
         return [] if self._store.search.decide(self.spec.name, own, rung, decision, why) else own

@@ -10,6 +10,7 @@ from typing import Final
 SILENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # Tune's own folder is not where a user's relative paths lead
     "RAY_AIR_NEW_OUTPUT": "0",  # the new one prints a table even when told to be silent
     "RAY_gcs_server_port_wait_time_s": "120",  # its 30 s are not enough on a busy machine
     "TUNE_DISABLE_SIGINT_HANDLER": "1",

@@ -22,8 +22,8 @@ from polysweep.sweeps.store.files import OutOfReachError, StoreError
 from polysweep.sweeps.store.provenance import version_refusal
 from polysweep.sweeps.store.states import FINAL
 from polysweep.sweeps.tracking.sync import OfflineWriter
+from polysweep.sweeps.worker.job_run import JobRun
 from polysweep.sweeps.worker.signals import GRACE_SECONDS, Interruption
-from polysweep.sweeps.worker.stack_run import StackRun
 from polysweep.trainer.wandb_runs import Online
 
 REPORT_SECONDS: Final = 0.2
@@ -44,19 +44,22 @@ def _worker_online() -> Online:
 
 
 class StackTrainable(tune.Trainable):
-    """The stacks of one job, one after the other.
+    """The stacks of one job.
 
     `config["jobs"]` are `Job`s as dicts, `config["online"]` is whether epochs are logged to W&B at once,
-    `config["path"]` are folders of the user's own parts, and `config["version"]` is what the driver runs.
+    `config["folder"]` is the driver's working directory, `config["path"]` are folders of the user's own parts, and
+    `config["version"]` is what the driver runs.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start nothing yet: a reused actor is set up before its job is known."""
         if refusal := version_refusal(config["version"]):
             raise RuntimeError(refusal)
-        self._run: StackRun | None = None
-        self._jobs = [Job(**job) for job in config["jobs"]]
+        self._run: JobRun | None = None
+        self._jobs = config["jobs"]
         self._online = bool(config["online"])
+        with suppress(OSError):  # another node may not have it, which the launch has warned of
+            os.chdir(config["folder"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
         self._interruption = Interruption(WORKER_SIGNALS)
@@ -75,39 +78,31 @@ class StackTrainable(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next job."""
         self._close()
-        self._jobs = [Job(**job) for job in new_config["jobs"]]
+        self._jobs = new_config["jobs"]
         return True
 
     def step(self) -> dict[str, Any]:
-        """Train the first stack that has not ended: an epoch, or several short ones, because each report has a cost.
+        """Train an epoch, or several short ones, because each report has a cost.
 
         If results decide what is run, every epoch is reported by itself.
         """
         rows: list[dict[str, Any]] = []
         began = time.monotonic()
-        while self._jobs:
-            early = self._jobs[0].early
+        while True:
             try:
-                rows += [vars(row) for row in self._advance()]
+                run = self._run = self._run or self._begin()
+                rows += [vars(row) for row in run.advance()]
             except OutOfReachError as error:  # it has been waited for: neither this worker nor another tries again
                 return {"rows": rows, "done": True, "lost": str(error)}
             if self._interruption.signal:
                 # Everything is stored; Tune starts another worker, unless the launch ends.
                 os._exit(self._interruption.exit_code)
-            if early or time.monotonic() - began >= REPORT_SECONDS:
-                break
-        return {"rows": rows, "done": not self._jobs}
+            if run.is_over or run.in_turn or time.monotonic() - began >= REPORT_SECONDS:
+                return {"rows": rows, "done": run.is_over}
 
-    def _advance(self) -> list[RowProgress]:
-        """One epoch."""
-        if self._run is None:
-            online = _worker_online() if self._online else None
-            self._run = StackRun(self._jobs[0], online, interrupted=lambda: self._interruption.is_over)
-        progress = self._run.advance()
-        if progress is None or self._run.is_over:
-            self._close()
-            self._jobs.pop(0)
-        return progress or []
+    def _begin(self) -> JobRun:
+        online = _worker_online() if self._online else None
+        return JobRun([Job(**job) for job in self._jobs], online, interrupted=lambda: self._interruption.is_over)
 
     def cleanup(self) -> None:
         """End the process's work cleanly."""

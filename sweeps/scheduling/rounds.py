@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +22,7 @@ from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import OfflineWriter
 from polysweep.sweeps.worker.signals import Interruption
-from polysweep.trainer.components.registry import import_paths
+from polysweep.trainer.components.registry import import_paths, working_folder
 from polysweep.trainer.errors import UserError
 
 WAIT_SECONDS: Final = 1.0
@@ -136,7 +137,8 @@ class Rounds:
             tune.with_resources(StackTrainable, {"cpu": launch.cpus, "gpu": launch.gpus}),
             param_space={
                 "online": self._options.wandb == "online",
-                "path": import_paths(),
+                "folder": working_folder(),
+                "path": import_paths() if self._options.address else [folder for folder in sys.path if folder],
                 "version": THIS_VERSION,
             },
             tune_config=tune.TuneConfig(

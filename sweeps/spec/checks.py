@@ -32,11 +32,11 @@ def check_fields(spec: SpecFields, problems: Problems) -> None:
         _check_method(spec, path, parameters, problems)
     with problems.collecting():
         _check_number_of_trials(spec, problems.where)
-    if spec.by_points and spec.launch.stack not in ("auto", len(spec.seeds)):
+    if spec.by_points and spec.launch.stack not in ("auto", 1, len(spec.seeds)):
         problems.add(
             ("launch", "stack"),
             f"launch.stack: {spec.launch.stack}, but with bayes or early_terminate a stack is one point with its "
-            f"{len(spec.seeds)} seeds; leave it out",
+            f"{len(spec.seeds)} seeds; leave it out, or use 1",
         )
 
 
@@ -48,7 +48,9 @@ def check_metric(spec: SpecFields, configs: Iterable[TrialConfig], where: Source
             raise where.error(("metric",), f"metric {name!r} requires val_fraction > 0: no data is held out")
         logged = metrics_of(component("task", config.task))
         if name not in logged:
-            raise where.error(("metric",), f"task {config.task!r} does not log {name!r}; {expected('', logged)}")
+            raise where.error(
+                ("metric",), f"metric.name: task {config.task!r} does not log {name!r}; {expected('', logged)}"
+            )
 
 
 def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Source) -> None:
@@ -113,7 +115,7 @@ def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, probl
                 "{values: [x, ...]}; or use method: random",
             )
         if spec.method != "random" and parameter.probabilities is not None:
-            problems.add((*path, name), f"{name!r}: 'probabilities' are for method: random only")
+            problems.add((*path, name), f"{name!r}: 'probabilities' are for method: random only; leave them out")
         if spec.method == "bayes" and name == "seed":
             problems.add((*path, name), "'seed' is not searched; use seeds")
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parameter import Parameter
 from polysweep.sweeps.spec.proposals import in_our_case
+from polysweep.trainer.components.component import Component
 from polysweep.trainer.components.fields import fields_read, require_together
 from polysweep.trainer.components.plugins import component
-from polysweep.trainer.components.registry import CONDITIONAL, Component
+from polysweep.trainer.components.registry import CONDITIONAL
 from polysweep.trainer.errors import ConfigError
 
 USUAL: Final[Mapping[str, str]] = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "constant"}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from polysweep.sweeps.spec.checks import check_fields
+from polysweep.sweeps.spec.checks import check_fields, check_metric
 from polysweep.sweeps.spec.conditional import USUAL, as_variants
 from polysweep.sweeps.spec.expansion import path_of
 from polysweep.sweeps.spec.fields import SpecFields
@@ -26,6 +26,7 @@ from polysweep.trainer.components.plugins import component
 from polysweep.trainer.components.registry import REGISTRY
 from polysweep.trainer.config import COMPONENT_FIELDS, TrialConfig, check_field
 from polysweep.trainer.errors import ConfigError, expected
+from polysweep.trainer.history import METRICS
 from polysweep.trainer.text import brief
 
 MOST_TRIED: Final = 1000
@@ -65,7 +66,9 @@ def diagnose(data: Mapping[str, Any], where: Source, stem: str, count: int | Non
     if metric is not None and metric not in read.values["rename"] and is_foreign_metric(metric, _spaces(read)):
         has_val = any("val_fraction" in space for space in _spaces(read))
         ours = metric_proposal(metric, has_val=has_val)
-        if ours is not None:
+        if ours is None:
+            read.problems.add(("metric",), f"metric.name: {brief(metric)} is not measured; {expected('', METRICS)}")
+        else:
             unknown[metric] = ("metric",)
             proposed[metric] = ours
             read = read_fields(data, where, stem, proposed=proposed, count=count)
@@ -101,9 +104,9 @@ def _of_name(foreign: str, path: KeyPath, ours: str | None, *, is_alone: bool) -
         ours = ours or _alike(foreign)
         hint = "no field or option is like it" if ours is None else f"did you mean {ours!r}?"
         return f"{what} {brief(foreign)}; {hint}"
-    hint = expected(foreign, TrialConfig.model_fields).rpartition("expected one of")
-    proposal = hint[0] if ours is None or "." not in ours else f"did you mean {ours!r}? "
-    return f"{what} {brief(foreign)}; {proposal}expected one of{hint[2]}"
+    alike, rule, names = expected(foreign, TrialConfig.model_fields).rpartition("expected one of")
+    proposal = alike if ours is None or "." not in ours else f"did you mean {ours!r}? "
+    return f"{what} {brief(foreign)}; {proposal}{rule}{names}"
 
 
 def _alike(foreign: str) -> str | None:
@@ -258,7 +261,7 @@ class _SpaceCheck:
         """The values with those that are missing and without those that nothing reads; None for what else is wrong."""
         for _ in range(len(values) + len(_STAND_INS)):
             try:
-                TrialConfig.parse(nested(values))
+                self._check_metric(TrialConfig.parse(nested(values)))
                 return values
             except ConfigError as error:
                 is_missing = error.key not in values and error.key in _STAND_INS
@@ -271,6 +274,12 @@ class _SpaceCheck:
                 else:
                     return None
         return None
+
+    def _check_metric(self, config: TrialConfig) -> None:
+        try:
+            check_metric(self.spec, [config], self.problems.where)
+        except SpecError as error:
+            self.problems.replace(error)
 
     def _is_valid(self, values: dict[str, Any]) -> bool:
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from polysweep.sweeps.spec.fields import SpecFields
-from polysweep.sweeps.spec.search import Point, Suggestion, distinct_draws
+from polysweep.sweeps.spec.search import Point, Suggestion, distinct_draws, draw
 from polysweep.sweeps.spec.sweep import Range, SweepTrial, nested, with_cells
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
 from polysweep.trainer.config import TrialConfig
@@ -40,26 +41,51 @@ def kinds(trials: Iterable[SweepTrial]) -> list[SweepTrial]:
     return list(by_kind.values())
 
 
+@dataclass(frozen=True)
+class Expansion:
+    """The trials of a spec, each once, and how many of its points are there a second time."""
+
+    trials: list[SweepTrial]
+    points: int  # in the grid, drawn or proposed, without seeds
+    repeated: int  # of these, points whose trials are all those of earlier ones
+
+    @property
+    def different(self) -> int:
+        """How many points there are if each is counted once."""
+        return self.points - self.repeated
+
+
 def expand(
-    spec: SpecFields, where: Source, suggestions: Sequence[Suggestion] = (), *, recorded: bool = False
-) -> list[SweepTrial]:
+    spec: SpecFields,
+    where: Source,
+    suggestions: Sequence[Suggestion] = (),
+    *,
+    recorded: bool = False,
+    distinct: bool = False,
+) -> Expansion:
     """The trials in the file's order: variants, then parameters as written, then seeds.
 
-    For a random sweep they are in the order of the draws; for a bayes sweep they are those of `suggestions`. Raises
-    `SpecError` with the line of the parameter that makes a config invalid.
+    For a random sweep they are in the order of the draws, which are `distinct` if an earlier version has launched it;
+    for a bayes sweep they are those of `suggestions`. A value that is listed twice, and a point that is drawn again, is
+    the same trial. Raises `SpecError` with the line of the parameter that makes a config invalid, or of a variant of a
+    grid that repeats another one.
     """
     trials: dict[str, SweepTrial] = {}
-    for point in _points(spec, where, suggestions):
+    points = repeated = 0
+    for point in _points(spec, where, suggestions, distinct=distinct):
         if spec.run_cap is not None and len(trials) >= spec.run_cap:
             break
+        before = len(trials)
         for values in _with_seeds(point, spec.seeds):
             trial = _trial_at(spec, where, point.variant, values, recorded=recorded)
-            if trials.setdefault(trial.trial_id, trial) is not trial:
+            if trials.setdefault(trial.trial_id, trial).variant != point.variant and spec.method == "grid":
                 raise where.error(
                     ("variants", point.variant),
-                    f"{brief(values)} is listed twice: its config equals that of an earlier one",
+                    f"{brief(values)} is listed twice: its config equals that of an earlier variant",
                 )
-    return with_cells(list(trials.values())[: spec.run_cap], spec.written, spec.tuned)
+        points += 1
+        repeated += len(trials) == before
+    return Expansion(with_cells(list(trials.values())[: spec.run_cap], spec.written, spec.tuned), points, repeated)
 
 
 def corners(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[TrialConfig]:
@@ -68,14 +94,27 @@ def corners(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[
         return []
     configs = []
     for variant, space in enumerate(spec.space):
-        middle = {name: parameter.at(0.5) for name, parameter in space.items()}
         choices = [{name: value} for name, parameter in space.items() for value in parameter.extremes]
         if {"lr", "lr_min"} <= space.keys():  # which are checked against each other
             choices.insert(0, {"lr": space["lr"].at(1e-6), "lr_min": space["lr_min"].at(1 - 1e-6)})
         for choice in choices:
-            values = {**middle, **choice, "seed": spec.seeds[0]}
+            values = {**_middle(spec, variant), **choice}
             configs.append(_trial_at(spec, where, variant, values, recorded=recorded).config)
     return configs
+
+
+def middles(spec: SpecFields, where: Source, *, recorded: bool = False) -> list[SweepTrial]:
+    """Stand-ins for the trials of a bayes sweep: of each variant the middle of its ranges."""
+    if spec.method != "bayes":
+        return []
+    return [
+        _trial_at(spec, where, variant, _middle(spec, variant), recorded=recorded)
+        for variant in range(len(spec.variants))
+    ]
+
+
+def _middle(spec: SpecFields, variant: int) -> dict[str, Any]:
+    return {**{name: one.at(0.5) for name, one in spec.space[variant].items()}, "seed": spec.seeds[0]}
 
 
 def ranges(spec: SpecFields) -> Iterator[tuple[int, str, Range]]:
@@ -85,21 +124,23 @@ def ranges(spec: SpecFields) -> Iterator[tuple[int, str, Range]]:
             ends = space[name].ends if name in space else None
             if ends is not None and ends[0] < ends[1]:
                 kind = space[name].kind
-                yield variant, name, Range(*ends, is_log="log_uniform" in kind, is_list=kind == "categorical")
+                is_log = "log_uniform" in kind and ends[0] > 0
+                yield variant, name, Range(*ends, is_log=is_log, is_list=kind == "categorical")
 
 
-def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion]) -> Iterator[Point]:
+def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion], *, distinct: bool) -> Iterator[Point]:
     """The points, without seeds."""
     if spec.method == "bayes":
         yield from (suggestion.point for suggestion in suggestions)
+    elif spec.method == "random" and not distinct:
+        yield from (draw(spec.space, spec.search_seed, index) for index in range(spec.points or 0))
     elif spec.method == "random":
-        assert spec.points is not None
         draws = list(itertools.islice(distinct_draws(spec.space, spec.search_seed), spec.points))
-        if len(draws) < spec.points:
+        if len(draws) < (spec.points or 0):
             raise where.error(
                 ("run_cap",),
-                f"run_cap: {spec.run_cap} trials with {len(spec.seeds)} seeds are {spec.points} points, "
-                f"but only {len(draws)} different ones can be drawn",
+                f"run_cap: {spec.run_cap} trials with {len(spec.seeds)} seeds are {spec.points} points, but only "
+                f"{len(draws)} different ones can be drawn, and this sweep was launched with different ones only",
             )
         yield from draws
     else:

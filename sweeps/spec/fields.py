@@ -37,7 +37,7 @@ class Strict(BaseModel):
 class Metric(Selector, Strict):
     """What selects the best epoch and the tuned parameters."""
 
-    name: Literal[METRICS]  # type: ignore[valid-type]
+    name: Annotated[str, Field(examples=list(METRICS))]  # a history column that the tasks measure: checks.check_metric
     goal: Literal["maximize", "minimize"]  # W&B's default, minimize, is filled in by `reading`
     target: Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)] | None = None
     """Once a trial reaches it, no further trial is started."""

@@ -118,7 +118,9 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
     """One entry, with errors at its line."""
     if not isinstance(entry, dict):
         raise where.error(here, f"{name!r}: {_FORMS}, not {brief(entry)}")
-    _check_values(name, entry, here, where)
+    values = entry.get("values", [0])
+    if not isinstance(values, list) or not values:
+        raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
     kind = entry.get("distribution", "uniform")
     if kind not in get_args(Distribution):
         raise where.error(
@@ -128,18 +130,6 @@ def _entry(name: str, entry: Any, here: KeyPath, where: Source) -> Parameter:
         return Parameter.model_validate(entry)
     except ValidationError as error:
         raise where.error(here, f"{name!r}: {_reason(error, entry)}") from None
-
-
-def _check_values(name: str, entry: Mapping[str, Any], here: KeyPath, where: Source) -> None:
-    """Whether the values are a list without repetitions."""
-    values = entry.get("values", [0])
-    if not isinstance(values, list) or not values:
-        raise where.error(here, f"{name!r}: 'values' must be a list with at least one value, not {brief(values)}")
-    seen = set()
-    for index, value in enumerate([entry["value"]] if "value" in entry else values):
-        if (key := _hashable(value)) in seen:
-            raise where.error((*here, "values", index), f"{name!r}: {brief(value)} is listed twice")
-        seen.add(key)
 
 
 def _reason(error: ValidationError, entry: Mapping[str, Any]) -> str:
@@ -188,10 +178,3 @@ def _are_seeds(values: Sequence[Any]) -> bool:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _hashable(value: Any) -> Any:
-    """A value of YAML as one that equals another if, and only if, the values do."""
-    if isinstance(value, dict):
-        return frozenset((key, _hashable(inner)) for key, inner in value.items())
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value

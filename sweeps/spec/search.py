@@ -1,7 +1,8 @@
 """Where the points of `random` and `bayes` sweeps come from: pure functions of the spec and of what is in the Store.
 
 `random`: point i draws every parameter from a stream of its own, named by the spec's `search_seed`, i and the
-parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws.
+parameter, so that a longer sweep begins like a shorter one and a further parameter changes no other's draws. Draws are
+independent, as in W&B: a point may be drawn again, and then its trials are the same ones.
 `bayes`: point i is what Optuna's tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), seeded with
 `search_seed` and i, proposes after the results that are known; a restart asks it again.
 """
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TRIES: Final = 200
 """Draws in a row that repeat a known point before a space counts as exhausted."""
+
+STARTUP: Final = 10
+"""Points of bayes that are to have ended before the estimator is used; until then points are drawn at random."""
 
 Goal = Literal["maximize", "minimize"]
 Space = Sequence[Mapping[str, Parameter]]
@@ -65,7 +69,10 @@ def draw(space: Space, seed: int, index: int) -> Point:
 
 
 def distinct_draws(space: Space, seed: int) -> Iterator[Point]:
-    """The points of a random sweep, without repetitions; ends after `TRIES` draws in a row without a new one."""
+    """The points of a random sweep of an earlier version: without repetitions.
+
+    Ends after `TRIES` draws in a row without a new one.
+    """
     seen: set[str] = set()
     index, tries = 0, 0
     while tries < TRIES:
@@ -85,8 +92,8 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
     """
     taken = {repr(observation.suggestion.point) for observation in observations}
     trials = [trial for observation in observations if (trial := _as_optuna_trial(space, observation)) is not None]
-    size = _size(space)
-    if size is not None and len(taken) >= size:
+    different = size(space)
+    if different is not None and len(taken) >= different:
         return
     running = any(observation.state == "running" for observation in observations)
     for attempt in range(TRIES):
@@ -96,12 +103,12 @@ def propose(space: Space, seed: int, goal: Goal, observations: Sequence[Observat
             yield suggestion
 
 
-def _size(space: Space) -> int | None:
-    """How many points there are; None if a parameter is continuous."""
-    grids = [[parameter.grid for parameter in variant.values()] for variant in space]
-    if any(grid is None for variant in grids for grid in variant):
+def size(space: Space) -> int | None:
+    """How many different points a space has; None if a parameter is continuous."""
+    supports = [[parameter.support for parameter in variant.values()] for variant in space]
+    if any(support is None for variant in supports for support in variant):
         return None
-    return sum(math.prod(len(grid or ()) for grid in variant) for variant in grids)
+    return sum(math.prod(len(support or ()) for support in variant) for variant in supports)
 
 
 def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bool) -> Suggestion:
@@ -109,7 +116,7 @@ def _ask(space: Space, seed: str, goal: Goal, trials: Sequence[Any], running: bo
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     start = random.Random(seed).getrandbits(31)
-    sampler = optuna.samplers.TPESampler(seed=start, constant_liar=running)
+    sampler = optuna.samplers.TPESampler(seed=start, n_startup_trials=STARTUP, constant_liar=running)
     study = optuna.create_study(sampler=sampler, direction=goal)
     study.add_trials(trials)
     trial = study.ask()

@@ -12,12 +12,13 @@ from pydantic import BaseModel, PrivateAttr
 
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
 from polysweep.sweeps.spec.diagnosis import report
-from polysweep.sweeps.spec.expansion import corners, expand, kinds, ranges
+from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.reading import read_fields
 from polysweep.sweeps.spec.search import Suggestion
 from polysweep.sweeps.spec.sweep import RecordedMetric, Resources, Settings, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
+from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
 
 
@@ -33,6 +34,7 @@ class SweepSpec(SpecFields):
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _title: str = PrivateAttr(default="")
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
+    _has_distinct_draws: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: str | Path, *, recorded: bool = False, count: int | None = None) -> SweepSpec:
@@ -98,16 +100,44 @@ class SweepSpec(SpecFields):
 
     def with_suggestions(self, suggestions: Iterable[Suggestion]) -> SweepSpec:
         """The same bayes sweep with these points as its trials."""
-        spec = self.model_copy()
-        for name in ("trials", "kinds"):
-            spec.__dict__.pop(name, None)
+        spec = self._unexpanded()
         spec._suggestions = tuple(suggestions)
         return spec
 
+    def with_distinct_draws(self) -> SweepSpec:
+        """The same random sweep as earlier versions draw it: no point twice."""
+        spec = self._unexpanded()
+        spec._has_distinct_draws = True
+        return spec
+
+    def _unexpanded(self) -> SweepSpec:
+        spec = self.model_copy()
+        for name in ("expansion", "kinds"):
+            spec.__dict__.pop(name, None)
+        return spec
+
     @cached_property
+    def expansion(self) -> Expansion:
+        """Its trials and how often they are there, see `expand`."""
+        return expand(self, self._source, self._suggestions, recorded=self._recorded, distinct=self._has_distinct_draws)
+
+    @property
     def trials(self) -> list[SweepTrial]:
-        """Its trials, see `expand`."""
-        return expand(self, self._source, self._suggestions, recorded=self._recorded)
+        """Its trials, each once."""
+        return self.expansion.trials
+
+    @property
+    def repetition(self) -> str:
+        """What a reader of its counts has to know if points are repeated; empty if none is."""
+        points, different = self.expansion.points, self.expansion.different
+        if points == different:
+            return ""
+        counted = (
+            f"{points} draws, {different} different points"
+            if self.method == "random"
+            else (f"{points} points in the grid, {different} different ones")
+        )
+        return f"{counted}: a repeated one is the same trial and is run once"
 
     @cached_property
     def kinds(self) -> list[TrialConfig]:
@@ -119,11 +149,28 @@ class SweepSpec(SpecFields):
         """Stand-ins for the points that bayes has not proposed yet."""
         return corners(self, self._source, recorded=self._recorded)
 
+    @cached_property
+    def middles(self) -> list[SweepTrial]:
+        """Stand-ins for trials that bayes has not proposed yet: of each variant one."""
+        return middles(self, self._source, recorded=self._recorded)
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """By metric that a task of a user's own declares, `minimize` or `maximize`."""
+        tasks = [component("task", config.task) for config in [*self.kinds, *self.corners]]
+        return {
+            f"{split}/{name}": goal
+            for task in tasks
+            for name, goal in (task.metrics or {}).items()
+            for split in ("val", "test")
+        }
+
     @property
     def settings(self) -> Settings:
         """What a launch keeps of it besides its trials."""
         early, is_search = self.early_terminate, self.method != "grid"
         space = [{name: entry.model_dump(exclude_none=True) for name, entry in one.items()} for one in self.space]
+        draws = {"replacement": True} if self.method == "random" and not self._has_distinct_draws else {}
         return Settings(
             method=self.method,
             metric=RecordedMetric(self.metric.name, self.metric.goal, self.metric.target),
@@ -136,8 +183,9 @@ class SweepSpec(SpecFields):
             project=self.project,
             entity=self.entity,
             early_terminate="none" if early is None else _in_words(early),
-            space=json.dumps({"search_seed": self.search_seed, "space": space}) if is_search else "",
+            space=json.dumps({"search_seed": self.search_seed, "space": space, **draws}) if is_search else "",
             ranges=tuple(ranges(self)) if is_search else (),
+            directions=self.directions,
             text=self.text,
             title=self._title,
         )

@@ -105,6 +105,9 @@ class Settings:
     early_terminate: str = "none"  # in words
     space: str = ""  # of a search: what it draws from, as JSON
     ranges: tuple[tuple[int, str, Range], ...] = ()  # of a search: variant, tuned field, range
+    directions: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by metric of a task of a user's own: minimize, maximize
     text: str = field(default="", repr=False)  # the spec, as launched
     title: str = ""  # the name as the file has it, if the sweep's is made of it
 

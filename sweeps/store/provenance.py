@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -70,6 +70,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Where bitwise continuation is not promised: another device model or thread count, in words; else empty."""
     changed = [key for key in ("device_model", "threads") if key in old and old[key] != new[key]]
     return ", ".join(f"{key} {old[key]!r} before, {new[key]!r} now" for key in changed)
+
+
+def source_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The kinds of own parts whose source has changed, each with its hash before and now."""
+    before, now = old.get("sources", {}), new.get("sources", {})
+    yield from ((kind, before[kind], now[kind]) for kind in before if before[kind] != now.get(kind, before[kind]))
 
 
 def commit() -> str | None:

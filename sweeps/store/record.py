@@ -12,7 +12,7 @@ from polysweep.sweeps.store.claims import Claim, Lease
 from polysweep.sweeps.store.provenance import provenance
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
-from polysweep.trainer.components.plugins import component
+from polysweep.trainer.components.plugins import component, own_sources
 from polysweep.trainer.config import TrialConfig
 
 BEGUN: Final = "begun"
@@ -60,9 +60,10 @@ def first_record(old: Mapping[str, Any] | None, config: TrialConfig, claim: Clai
         from polysweep.trainer.convex.coverage import problem_for
 
         fresh["constants"] = problem_for(config).constants()
+    sources = own_sources(config.flat())
     return {
         **fresh,
         **(old or {}),
         "claim": claim.generation,
-        "provenance": provenance(job.device, job.threads),
+        "provenance": {**provenance(job.device, job.threads), **({"sources": sources} if sources else {})},
     }

@@ -29,6 +29,7 @@ class Provenance(TypedDict, total=False):
     device_model: str | None
     threads: Whole | None
     image: dict[str, Scalar] | None
+    sources: dict[str, str]
 
 
 @with_config(_STRICT)
@@ -111,6 +112,7 @@ class SettingsFields(TypedDict):
     early_terminate: str
     space: str
     ranges: list[Annotated[tuple[Whole, str, dict[str, bool | float | None]], Field(strict=False)]]
+    directions: NotRequired[dict[str, Literal["minimize", "maximize"]]]
     text: str
     title: NotRequired[str]
 

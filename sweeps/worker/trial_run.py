@@ -12,12 +12,12 @@ from polysweep.sweeps.store.checkpoints import put_right, read_checkpoint, remov
 from polysweep.sweeps.store.claims import Claim, Lease
 from polysweep.sweeps.store.files import NotOursError
 from polysweep.sweeps.store.process import Process
-from polysweep.sweeps.store.provenance import differences
+from polysweep.sweeps.store.provenance import differences, source_changes
 from polysweep.sweeps.store.record import first_record
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import METRICS, is_stalled, last_epochs
+from polysweep.trainer.history import is_metric, is_stalled, last_epochs
 
 log = logging.getLogger("polysweep.worker")
 
@@ -89,6 +89,10 @@ class TrialRun:
         changed = differences(earlier, self.record["provenance"]) if self.history else ""
         if changed:
             self.note(f"continued after epoch {len(self.history)} on another kind of device: {changed}")
+        for kind, before, now in source_changes(earlier, self.record["provenance"]) if self.history else ():
+            self.note(
+                f"continued after epoch {len(self.history)} with another source of its {kind}: {before}, now {now}"
+            )
         self.record["sessions"].append(
             {
                 "from_epoch": self.record["epoch"],
@@ -224,7 +228,7 @@ def _is_to_stop(store: Store, job: Job, trial_id: str) -> bool:
 def extremes(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """By metric, its smallest and largest value of all epochs, without the one in which the trial diverged."""
     extremes_by_metric = {}
-    for name in METRICS:
+    for name in filter(is_metric, history[-1] if history else ()):
         values = [row[name] for row in history if row.get(name) is not None and not row["partial"]]
         if values:
             extremes_by_metric[name] = [min(values), max(values)]

@@ -24,6 +24,13 @@ class Dropout(nn.Sequential):
     def __init__(self, input_shape, classes):
         super().__init__(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, classes))
 
+class Noisy(nn.Sequential):
+    # draws by torch's own generator, which vmap refuses
+    def forward(self, x):
+        return super().forward(nn.functional.dropout(x.flatten(1), 0.5, self.training))
+    def __init__(self, input_shape, classes):
+        super().__init__(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, classes))
+
 def nothing(input_shape, classes):
     return None
 
@@ -71,6 +78,18 @@ class Leaves(Scheduler):
         if epoch == 1: raise SystemExit(0)
     def gamma(self, context, state): return Gamma.of(0 * context.loss + 0.1), state
 """
+
+READING = """
+from pathlib import Path
+import torch
+from polysweep import Classification, Images, Normalisation
+
+def table(data, val_fraction):
+    rows = torch.tensor([[int(cell) for cell in line.split(",")] for line in Path("data/table.csv").open()])
+    images = Images(rows[:, :4].to(torch.uint8).reshape(-1, 2, 2, 1), rows[:, 4])
+    return Classification(images, None, images, Normalisation(torch.zeros(1), torch.ones(1)), 2)
+"""
+"""A module with a task that reads a file by a relative path."""
 
 BROKEN = '''
 import torch

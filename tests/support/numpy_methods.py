@@ -142,6 +142,43 @@ def sasam(problem: Problem, x: Array, batches: Batches, lr: float) -> Iterator[A
         yield x
 
 
+def adam(
+    problem: Problem,
+    x: Array,
+    batches: Batches,
+    lr: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    coupled: float = 0.0,
+    decoupled: float = 0.0,
+    rho: float = 0.0,
+    normalised: bool = False,
+) -> Iterator[Array]:
+    """Kingma and Ba 2015, Loshchilov and Hutter 2019, after USAM's (SAM's where `normalised`) perturbation."""
+    loss = Loss(problem)
+    m, v = np.zeros_like(x), np.zeros_like(x)
+    for n, batch in enumerate(batches, start=1):
+        s = loss.grad(x, batch)
+        g = loss.grad(x + rho * (s / np.linalg.norm(s) if normalised else s), batch) + coupled * x
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        x = x * (1 - lr * decoupled) - lr * (m / (1 - beta1**n)) / (np.sqrt(v / (1 - beta2**n)) + eps)
+        yield x
+
+
+def sgdw(
+    problem: Problem, x: Array, batches: Batches, lr: float, momentum: float, decay: float, rho: float = 0.0
+) -> Iterator[Array]:
+    """Loshchilov and Hutter 2019, after USAM's perturbation."""
+    loss = Loss(problem)
+    v = np.zeros_like(x)
+    for batch in batches:
+        v = momentum * v + loss.grad(x + rho * loss.grad(x, batch), batch)
+        x = x * (1 - lr * decay) - lr * v
+        yield x
+
+
 def midpoints(problem: Problem) -> tuple[float, float]:
     """Radius and step size of `oikonomou2025`, stochastic: half of what its guarantee allows."""
     most, mu = problem.L_max, problem.mu

@@ -45,9 +45,6 @@ WRONG = {
         ["method 'random' requires run_cap", "--count N"],
     ),
     "no multiple of the seeds": (GOOD + "run_cap: 4\n", 15, ["run_cap: 4", "3 seeds", "use 3 or 6"]),
-    "more than there is": (
-        GOOD.replace("grid", "random") + "run_cap: 300\n", 15, ["100 points", "only 6 different ones"],
-    ),
     "a range in a grid": (
         GOOD.replace("{values: [0.1, 0.2]}", "{min: 0.1, max: 0.2}"), 7,
         ["'rho'", "uniform cannot be listed", "random"],
@@ -64,8 +61,8 @@ WRONG = {
         GOOD.replace("{values: [0.1, 0.2]}", "{min: 0, max: 1, mu: 2}"), 7, ["does not use", "'min'"],
     ),
     "an unknown distribution": (
-        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: beta, min: 0, max: 1}"), 7,
-        ["distribution 'beta' is not supported", "log_uniform_values", "normal"],
+        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: gamma, min: 0, max: 1}"), 7,
+        ["distribution 'gamma' is not supported", "log_uniform_values", "normal", "q_beta"],
     ),
     "probabilities that do not sum to one": (
         GOOD.replace("grid", "random").replace("[0.1, 0.2]", "[0.1, 0.2], probabilities: [0.5, 0.6]") + "run_cap: 3\n",
@@ -88,6 +85,12 @@ WRONG = {
     "hyperband without rungs": (
         GOOD + "early_terminate: {type: hyperband, max_iter: 9}\n", 15, ["with 'max_iter' needs 's'"],
     ),
+    "hyperband of less than an epoch": (
+        GOOD + "early_terminate: {type: hyperband, max_iter: 2, s: 1}\n", 15, ["max_iter 2 / eta 3", "one epoch"],
+    ),
+    "hyperband of everything": (
+        GOOD + "early_terminate: {type: hyperband, min_iter: 2, eta: 1}\n", 15, ["early_terminate.eta", "than 1"],
+    ),
     "a stack that is not the seeds": (
         GOOD + "early_terminate: {type: hyperband, min_iter: 1}\nlaunch: {stack: 2}\n", 16,
         ["launch.stack: 2", "3 seeds"],
@@ -109,7 +112,7 @@ WRONG = {
     ),
     "unknown task": (GOOD.replace("digits", "mnist"), 4, ["unknown task 'mnist'", "digits"]),
     "unknown model": (GOOD.replace("mlp", "vgg"), 5, ["unknown model 'vgg'", "mlp, resnet20, resnet32, resnet8"]),
-    "unknown scheduler": (GOOD.replace("polyak", "step"), 12, ["'step'", "constant, cosine, khanh2024"]),
+    "unknown scheduler": (GOOD.replace("polyak", "stairs"), 12, ["'stairs'", "constant, cosine, khanh2024"]),
     "unknown parameter": (GOOD.replace("rho:", "rhoo:"), 7, ["unknown parameter 'rhoo'", "did you mean 'rho'"]),
     "shared and in a variant": (
         GOOD.replace("{value: polyak}", "{value: polyak}, rho: {value: 0.1}"),
@@ -117,8 +120,31 @@ WRONG = {
         ["'rho' is both in 'parameters' and in a variant"],
     ),
     "empty list": (GOOD.replace("[0.1, 0.2]", "[]"), 7, ["'rho'", "at least one value", "[]"]),
-    "value twice": (GOOD.replace("[0.1, 0.2]", "[0.1, 0.1]"), 7, ["'rho'", "listed twice"]),
-    "one trial twice": (GOOD.replace("[1e-2, 0.1]", "['0.1', 0.1]"), 11, ["listed twice"]),
+    "a trial in two variants": (
+        GOOD.replace("{value: polyak}", "{value: constant}, lr: {value: 0.1}"), 12,
+        ["listed twice", "equals that of an earlier variant"],
+    ),
+    "probabilities of another number": (
+        GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}",
+        "{distribution: categorical_w_probabilities, values: [0.1, 0.2], probabilities: [1]}") + "run_cap: 3\n",
+        7, ["1 probabilities for 2 values"],
+    ),
+    "no probabilities": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: categorical_w_probabilities, values: [0.1, 0.2]}"), 7,
+        ["categorical_w_probabilities needs 'probabilities'"],
+    ),
+    "an empty beta": (
+        GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{distribution: beta, a: 0}") + "run_cap: 3\n",
+        7, ["'rho'", "a: ", "greater than 0"],
+    ),
+    "a normal distribution in a grid": (
+        GOOD.replace("{values: [0.1, 0.2]}", "{distribution: q_log_normal}"), 7,
+        ["'rho'", "q_log_normal cannot be listed", "method: random"],
+    ),
+    "values as exponents": (
+        GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{distribution: log_uniform, min: 16, max: 999}")
+        + "run_cap: 3\n", 7, ["natural logarithms", "log_uniform_values has them as values"],
+    ),
     "neither value nor values": (GOOD.replace("{values: [0.1, 0.2]}", "{min: 0}"), 7, ["'rho'", "values", "min"]),
     "bare value": (GOOD.replace("{values: [0.1, 0.2]}", "0.1"), 7, ["'rho'", "{value: x}", "0.1"]),
     "unknown tuned": (GOOD.replace("[lr]", "[lr_max]"), 13, ["'lr_max'", "not a parameter", "epochs, lr, model"]),

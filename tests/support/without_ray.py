@@ -9,7 +9,7 @@ from polysweep.sweeps.scheduling.driver import LaunchResult, _result
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
-from polysweep.sweeps.worker.stack_run import StackRun
+from polysweep.sweeps.worker.job_run import JobRun
 
 MOST_ROUNDS = 20
 
@@ -22,15 +22,14 @@ def one_by_one(spec: SweepSpec, store: Store, options: LaunchOptions, data: str,
             return _result(queue)
         while (job := queue.next()) is not None:
             stacks, states = job
-            for stack in stacks:
-                train(queue, StackRun(queue.job(stack, states)))
+            train(queue, JobRun([queue.job(stack, states) for stack in stacks]))
     raise AssertionError("the sweep does not end")
 
 
-def train(queue: JobQueue, run: StackRun) -> None:
-    """One stack, until it has ended or its point is stopped."""
+def train(queue: JobQueue, run: JobRun) -> None:
+    """The stacks of a job, until they have ended or their point is stopped."""
     try:
-        while (rows := run.advance()) is not None and not queue.update(rows):
+        while not run.is_over and not queue.update(run.advance()):
             pass
     finally:
         run.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.cluster_net import Cluster
 from tests.support.commands import assert_user_error
+from tests.support.lab import READING
 from tests.support.project import POLYSWEEP, ROOT
 from tests.support.results import histories, records
 from tests.support.waiting import wait_for
@@ -91,6 +93,35 @@ def test_a_launch_through_the_client_port_runs_on_the_head(
     assert {r["outcome"] for r in records(store).values()} == {"finished"}
     again = cluster.run(*command, timeout=300)
     assert again.returncode == 0 and "nothing to start" in again.stdout
+
+
+@pytest.mark.long
+def test_a_relative_path_leads_to_the_same_file_on_every_node_or_is_refused_before_anything_starts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A task of one's own reads it: in a folder that all nodes share it is there, in a submitted job it is not."""
+    values = {"task": "reads:table", "model": "mlp", "optimizer": "sgd", "scheduler": "constant", "lr": 0.1,
+              "batch_size": 4, "epochs": 2}  # fmt: skip
+    spec = {"name": "own", "parameters": {name: {"value": value} for name, value in values.items()}, "seeds": 6}
+    (tmp_path / "own.yaml").write_text(json.dumps({**spec, "launch": {"stack": 1}}))
+    (tmp_path / "reads.py").write_text(READING)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "table.csv").write_text("".join(f"{n},{2 * n},{3 * n},{4 * n},{n % 2}\n" for n in range(8)))
+    options = ("--store", tmp_path / "store", "--wandb", "disabled")
+    answer = cluster.run(
+        POLYSWEEP, "launch", "own.yaml", "--address", "auto", *options, node=0, cwd=tmp_path, timeout=300
+    )
+    assert answer.returncode == 0 and "working directory" not in answer.stderr, answer.stdout + answer.stderr
+    assert {r["outcome"] for r in records(tmp_path / "store").values()} == {"finished"}
+
+    options = ("--store", tmp_path / "other", "--wandb", "disabled")
+    answer = cluster.run(POLYSWEEP, "submit", "own.yaml", "--address", cluster.dashboard, *options, cwd=tmp_path)
+    found = re.search(r"polysweep-own-[0-9a-f]{8}", answer.stdout + answer.stderr)  # its start may outlast the watch
+    assert found is not None, answer.stdout + answer.stderr
+    job = f"/api/jobs/{found[0]}"
+    wait_for(lambda: (cluster.get(job) or {}).get("status") == "FAILED", 120)
+    assert "No such file or directory: 'data/table.csv'" in cluster.get(f"{job}/logs")["logs"]
+    assert not records(tmp_path / "other")
 
 
 @pytest.mark.long

@@ -71,11 +71,32 @@ TRIALS: Final[dict[str, dict[str, Any]]] = {
     "ridge lightsam-ii": {**STEPS, **CONSTANT, "optimizer": "lightsam-ii", "rho": 0.1, "lr": 0.5},
     "ridge lightsam-iii": {**STEPS, **CONSTANT, "optimizer": "lightsam-iii", "rho": 0.01},
     "ridge sa-sam": {**STEPS, **CONSTANT, "optimizer": "sa-sam"},
+    "digits sgdw": {**DIGITS, **CONSTANT, "optimizer": "sgdw", "momentum": 0.9, "weight_decay": 5e-4},
+    "digits adam": {**DIGITS, **COSINE, "optimizer": "adam", "lr": 0.01, "lr_min": 0.001, "weight_decay": 5e-4},
+    "digits adamw": {**DIGITS, **CONSTANT, "optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1},
+    "digits sam on adamw": {**DIGITS, **SAM, **CONSTANT, "base": "adamw", "lr": 0.01, "weight_decay": 0.1},
+    "ridge usam on adam": {**STEPS, **USAM, **CONSTANT, "base": "adam", "weight_decay": 0.1},
+    "digits step": {**DIGITS, **SGD, "scheduler": "step", "lr": 0.1, "scheduler_options": {"step_size": 2}},
+    "digits multistep": {
+        **DIGITS,
+        **SGD,
+        "scheduler": "multistep",
+        "lr": 0.1,
+        "scheduler_options": {"milestones": [1, 4]},
+    },
+    "digits warmup-cosine": {
+        **DIGITS,
+        **USAM,
+        **COSINE,
+        "scheduler": "warmup-cosine",
+        "scheduler_options": {"warmup_epochs": 1.5},
+    },
+    "digits one-cycle": {**DIGITS, **SAM, "scheduler": "one-cycle", "lr": 0.2},
     "ridge checked": {**FULL, **USAM, **POLYAK, "task_options": {"check": True}},
     "logistic usam polyak": {**USAM, **POLYAK, "task": "logistic", "epochs": 50, "batch_size": 20},
     "logistic sgd constant": {**SGD, **CONSTANT, "task": "logistic", "epochs": 50, "batch_size": 200},
 }
-"""Every optimizer with every scheduler that it can have, for 50 steps."""
+"""Every optimizer, and every scheduler, for 50 steps."""
 
 
 def golden(name: str) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import polysweep
+from tests.support.lab import READING
 from tests.support.pages import blocks_of
 from tests.support.processes import as_from_a_terminal, own_network
 from tests.support.project import ROOT, TINY
@@ -34,6 +35,35 @@ def test_the_pages_script_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     assert re.search(r"std +n +seeds", out), "a selection shows its cells with their n"
     assert (tmp_path / "robustness.png").stat().st_size > 1000
     assert len(out.splitlines()) < 60, "objects print themselves, not their frames"
+
+
+SCRIPT = """
+import polysweep
+
+values = {"task": "beside:table", "model": "mlp", "optimizer": "sgd", "scheduler": "constant", "lr": 0.1,
+          "batch_size": 4, "epochs": 1}
+spec = {"name": "own", "parameters": {name: {"value": value} for name, value in values.items()}}
+print(polysweep.plan(spec, store="store"))
+print(polysweep.launch(spec, store="store", wandb="disabled"))
+"""
+
+
+def test_workers_have_the_working_directory_and_the_import_paths_of_the_script_that_launches(tmp_path: Path) -> None:
+    """A task of a module beside the script reads a file by a path relative to where the script is run."""
+    for name, text in (
+        ("code/beside.py", READING),
+        ("code/script.py", SCRIPT),
+        ("data/table.csv", "".join(f"{n},{2 * n},{3 * n},{4 * n},{n % 2}\n" for n in range(8))),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "code/script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        preexec_fn=own_network, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "1 finished" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"code", "data", "store", "polysweep-cache"}
 
 
 def test_the_page_names_every_public_name() -> None:

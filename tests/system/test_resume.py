@@ -261,6 +261,20 @@ def test_continuing_with_another_thread_count_or_device_model_warns_and_is_noted
     assert differences({"threads": 1}, {"threads": 2}) == "threads 1 before, 2 now"
 
 
+def test_continuing_with_another_source_of_an_own_part_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_module, "own_sources", lambda _: {"model": "aaaaaaaaaaaa"})
+    interrupted(tmp_path / "store", 2)
+    monkeypatch.setattr(record_module, "own_sources", lambda _: {"model": "bbbbbbbbbbbb"})
+    record = finish(tmp_path / "store")
+    assert record["notes"] == [
+        "continued after epoch 2 with another source of its model: aaaaaaaaaaaa, now bbbbbbbbbbbb"
+    ]
+    sources = [session["provenance"]["sources"] for session in record["sessions"]]
+    assert sources == [{"model": "aaaaaaaaaaaa"}, {"model": "bbbbbbbbbbbb"}]
+
+
 def test_a_launch_warns_before_it_continues_on_another_kind_of_device(
     tmp_path: Path, launch_here: Callable, spec_file: Callable
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -117,3 +118,24 @@ def test_a_random_sweep_runs_its_draws_and_stops_starting_at_its_target(
     assert set(records(store)) == {trial["trial_id"] for trial in planned["trials"]}
     assert {r["outcome"] for r in records(store).values()} == {"finished"}
     assert all(len(r["sessions"]) == 1 for r in records(store).values())
+
+
+def test_a_point_that_is_drawn_again_is_run_once_and_counted_once(
+    run_here: Run, launch_here: Run, spec_file: SpecFile, tmp_path: Path
+) -> None:
+    """Ten draws of six points, each with two seeds: plan, launch, status, table, and an extension."""
+    store = tmp_path / "store"
+    spec = spec_file(method="random", run_cap=20)
+    planned = run_here("plan", spec, "--store", store).stdout
+    counted = re.search(r"10 draws, (\d) different points: a repeated one is the same trial and is run once", planned)
+    assert counted is not None, planned
+    trials = 2 * int(counted[1])
+    answer = launch_here(spec, "--store", store)
+    assert answer.returncode == 0 and f"10 draws, {counted[1]} different points" in answer.stdout, answer.stdout
+    assert len(records(store)) == trials
+    assert json.loads(run_here("status", "small", "--store", store, "--json").stdout)["counts"]["finished"] == trials
+    table = run_here("table", "small", "--store", store).stdout
+    assert "(2/2)" in table or " +- " in table, table
+    assert f"nothing to start, all {trials} trials have ended" in launch_here(spec, "--store", store).stdout
+    more = json.loads(run_here("plan", spec_file(method="random", run_cap=200), "--store", store, "--json").stdout)
+    assert more["extension"] == {"new": 12 - trials, "gone": 0, "unchanged": trials, "changed": []}

@@ -32,7 +32,7 @@ def test_an_oracle_without_statistics_gives_back_those_of_before_the_step() -> N
     oracle, none = Sphere(), torch.empty(0)
     for value in (1.0, 2.0):
         before = Buffers(torch.full((2, 3), value), torch.zeros(2, 1, dtype=torch.int64))
-        oracle.begin(before)
+        oracle.begin(before, torch.tensor(0))
         assert oracle.pass_at(oracle.start().theta, none, none).loss.tolist() == [12.5, 0.5]
         assert oracle.statistics() is before
 

@@ -55,10 +55,11 @@ def test_a_run_is_named_from_records_as_it_always_was() -> None:
 
 def test_a_run_says_where_its_numbers_come_from() -> None:
     provenance = {"commit": "c0ffee", "versions": {"torch": "2.9"}, "device": "cpu", "threads": 2, "numerics": 1}
-    run = described(record={"width": 4, "provenance": {**provenance, "image": {"lock": "ab"}, "device_model": None}})
+    more = {"image": {"lock": "ab"}, "device_model": None, "sources": {"task": "ab12", "model": "cd34"}}
+    run = described(record={"width": 4, "provenance": {**provenance, **more}})
     assert run.config["polysweep"] == {
         "commit": "c0ffee", "version": {"torch": "2.9"}, "device": "cpu", "threads": 2, "numerics": 1, "width": 4,
-        "image": '{"lock": "ab"}',
+        "image": '{"lock": "ab"}', "sources": "model cd34, task ab12",
     }  # fmt: skip
     assert run.group == described().group and run.name == described().name
 

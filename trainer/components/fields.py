@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, REQUIRED, Component
+from polysweep.trainer.components.component import REQUIRED, Component
+from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.text import brief
 
@@ -29,7 +30,13 @@ def require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) 
         ("scheduler", "optimizer", parts["scheduler"].optimizers),
     ):
         if valid and values[other] not in valid:
-            raise ConfigError(other, f"{values[other]!r} is not for {kind} {values[kind]!r}; {expected('', valid)}")
+            derived = ": its step size is derived for a step along the gradient" if parts[other].along_gradient else ""
+            raise ConfigError(
+                other, f"{values[other]!r} is not for {named(kind, values)}{derived}; {expected('', valid)}"
+            )
+    if parts["scheduler"].only_if_named and values["scheduler"] not in parts["optimizer"].schedulers:
+        problem = f"{values['scheduler']!r} is for wrapped optimizers without a learning rate"
+        raise ConfigError("scheduler", f"{problem}; {named('optimizer', values)} needs another one")
     needs = parts["scheduler"].needs
     if needs and not parts["task"].problem:
         convex = [name for name, part in REGISTRY["task"].items() if part.problem]
@@ -44,9 +51,11 @@ def refuse_unread(parts: Mapping[str, Component], values: Mapping[str, Any]) -> 
     """Raise `ConfigError` for a field that the scheduler fixes itself, or that no component reads."""
     for key in values.keys() & set(parts["scheduler"].fixes):
         raise ConfigError(key, f"scheduler {values['scheduler']!r} fixes it itself; leave it out")
+    if values.get("weight_decay") and not parts["optimizer"].reads_weight_decay:
+        raise ConfigError("weight_decay", f"{named('optimizer', values)} does not use it; leave it out")
     for key in CONDITIONAL & values.keys() - fields_read(parts).keys():
         readers = _readers(key)
-        chosen = ", ".join(f"{kind} {values[kind]!r}" for kind in readers)
+        chosen = ", ".join(named(kind, values) for kind in readers)
         names = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in readers.items())
         raise ConfigError(key, f"{chosen} does not use it (used by {names}); leave it out")
 
@@ -71,15 +80,29 @@ def options_of(kind: str, part: Component, values: Mapping[str, Any]) -> dict[st
     for key in options:
         if key not in part.options.model_fields:
             names = ", ".join(part.options.model_fields) or "none"
-            raise ConfigError(f"{kind}_options", f"{values[kind]!r} has no option {brief(key)}; its options: {names}")
+            on = [base for base, other in part.bases.items() if key in other.options.model_fields]
+            names += f"; of base {', '.join(on)}: {', '.join(part.bases[on[0]].options.model_fields)}" if on else ""
+            raise ConfigError(
+                f"{kind}_options", f"{named(kind, values)} has no option {brief(key)}; its options: {names}"
+            )
     try:
         return part.options(**options).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([f"{kind}_options", *(str(part) for part in first["loc"])])
+        if first["type"] == "missing":
+            raise ConfigError(place, f"missing; {named(kind, values)} needs it") from None
         cause = first.get("ctx", {}).get("error")
         got = f" (got {brief(first['input'])})" if first["loc"] else ""
-        raise ConfigError(place, f"{cause or first['msg']}{got}") from None
+        message = first["msg"].replace("tuple", "list").replace("Tuple", "List")  # a spec has lists
+        raise ConfigError(place, f"{cause or message}{got}") from None
+
+
+def named(kind: str, values: Mapping[str, Any]) -> str:
+    """A component for a message: `optimizer 'sam' with base 'adamw'`."""
+    part = REGISTRY[kind].get(str(values[kind]))
+    base = values.get("base") if part and part.bases else None
+    return f"{kind} {values[kind]!r}" + (f" with base {base!r}" if base else "")
 
 
 def _readers(key: str) -> dict[str, list[str]]:
@@ -90,4 +113,4 @@ def _readers(key: str) -> dict[str, list[str]]:
 
 def _owner(key: str, parts: Mapping[str, Component], values: Mapping[str, Any]) -> str:
     """The component that reads `key`, for a message."""
-    return next(f"{kind} {values[kind]!r}" for kind, part in parts.items() if key in part.uses)
+    return next(named(kind, values) for kind, part in parts.items() if key in part.uses)

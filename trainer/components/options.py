@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -36,6 +37,14 @@ def path_text(value: str) -> str:
     return value
 
 
+def increasing(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse a list that does not increase. Raises `ValueError`."""
+    for before, value in pairwise(values):
+        if value <= before:
+            raise ValueError(f"must increase, but {value} comes after {before}")
+    return values
+
+
 Count = Annotated[int, BeforeValidator(number), Field(ge=1, le=LARGEST_COUNT)]
 Whole = Annotated[int, BeforeValidator(number), Field(ge=0, le=LARGEST_COUNT)]
 Width = Annotated[int, BeforeValidator(number), Field(ge=1, le=MAX_STACK)]  # K, trials per stack
@@ -49,6 +58,7 @@ class MLPOptions(Options):
 
     hidden: Annotated[Count, Field(le=10**5)] = 64  # units per hidden layer
     layers: Annotated[Whole, Field(le=1000)] = 2  # hidden layers; 0 is softmax regression, which is convex
+    dropout: Share = 0.0  # probability that a hidden unit is dropped in training
 
 
 class ProblemOptions(Options):
@@ -99,10 +109,57 @@ class MomentOptions(Options):
     eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # its square is the second moment before step 0
 
 
+class AdamOptions(Options):
+    """Options of `adam` and `adamw`, and of `usam` and `sam` with such a base: defaults of torch.optim."""
+
+    beta1: Share = 0.9  # of the first moment
+    beta2: Share = 0.999  # of the second moment
+    eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # added to the root of the second moment
+
+
 class AccumulatorOptions(Options):
     """Options of `lightsam-i` and `lightsam-ii`."""
 
     eps: Annotated[float, BeforeValidator(number), Field(gt=0)] = 1e-8  # its square is the sum before step 0
+
+
+Falling = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)]  # what a step size is multiplied by
+
+
+class StepOptions(Options):
+    """Options of `step`, as of torch's StepLR."""
+
+    step_size: Count  # epochs between two falls
+    gamma: Falling = 0.1
+
+
+class MultiStepOptions(Options):
+    """Options of `multistep`, as of torch's MultiStepLR."""
+
+    milestones: Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(increasing)]
+    # epochs, counted from 0, from which it is smaller
+    gamma: Falling = 0.1
+
+
+class WarmupOptions(Options):
+    """Options of `warmup-cosine`; `start_factor` as of torch's LinearLR."""
+
+    warmup_epochs: Annotated[float, BeforeValidator(number), Field(ge=0)]  # epochs, also a part of one
+    start_factor: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 1 / 3  # of lr, in the first step
+
+    @model_validator(mode="after")
+    def _is_used(self) -> Self:
+        if not self.warmup_epochs and self.start_factor != type(self).model_fields["start_factor"].default:
+            raise ValueError("start_factor: nothing is warmed up in warmup_epochs 0; leave it out")
+        return self
+
+
+class OneCycleOptions(Options):
+    """Options of `one-cycle`, as of torch's OneCycleLR, whose max_lr is the field `lr`."""
+
+    pct_start: Share = 0.3  # share of the steps in which it grows
+    div_factor: Annotated[float, BeforeValidator(number), Field(ge=1)] = 25.0  # the first step size is lr / div_factor
+    final_div_factor: Annotated[float, BeforeValidator(number), Field(ge=1)] = 1e4  # the last: that / final_div_factor
 
 
 class PublishedOptions(Options):

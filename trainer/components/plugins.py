@@ -9,14 +9,18 @@ A user's part says what it needs with `polysweep.declare`; `docs/extending.md` h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Component, Declaration, load
+from polysweep.trainer.components.component import ACCURACIES, Component, load
+from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Declaration
+from polysweep.trainer.components.sources import source_hash
+from polysweep.trainer.components.wrapping import wrapping_of
 from polysweep.trainer.errors import ConfigError, expected
 from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
 from polysweep.trainer.text import brief
@@ -57,12 +61,32 @@ def component(kind: str, name: object) -> Component:
 
 def metrics_of(task: Component) -> tuple[str, ...]:
     """The history columns of a task that can select."""
-    return PROBLEM_METRICS if task.problem else CLASSIFICATION_METRICS
+    if task.problem:
+        return PROBLEM_METRICS
+    if task.metrics is None:
+        return CLASSIFICATION_METRICS
+    own = [name for name in task.metrics if name not in ACCURACIES]
+    return (
+        *(name for name in CLASSIFICATION_METRICS if name.rpartition("/")[2] in ("loss", *task.metrics)),
+        *(f"{split}/{name}" for split in ("val", "test") for name in own),
+    )
+
+
+def direction_of(task: Component, metric: str) -> str | None:
+    """`maximize` or `minimize`, by what the task says of a history column; None if it says nothing."""
+    name = metric.rpartition("/")[2]
+    return "minimize" if task.problem or name == "loss" else task.directions.get(name)
 
 
 def is_own(kind: str, name: str) -> bool:
     """Whether the component is a user's."""
     return name not in REGISTRY[kind]
+
+
+def own_sources(parts: Mapping[str, Any]) -> dict[str, str]:
+    """By kind, the hash of the source of those of a config's parts that are the user's own and have one."""
+    components = {kind: component(kind, parts[kind]) for kind in METHODS if is_own(kind, parts[kind])}
+    return {kind: one.source for kind, one in components.items() if one.source}
 
 
 def own_modules(names: Iterable[str]) -> list[Path]:
@@ -103,6 +127,9 @@ def _own(kind: str, name: str, target: str) -> Component:
                 kind, f"{name!r}: {module} imports {error.name!r}, which has a new name: `from polysweep import ...`"
             ) from None
         raise ConfigError(kind, f"{name!r}: cannot import {module}: {type(error).__name__}: {error}") from None
+    if kind == "optimizer" and (wrapping := wrapping_of(part)):
+        source = "" if module.startswith("torch.") else source_hash(module)  # all of torch would take ten seconds
+        return replace(wrapping.component(target, name), source=source)
     if not callable(part):
         raise ConfigError(kind, f"{name!r} is a {type(part).__name__}; a {kind} is a class or a function")
     _require_methods(kind, name, part)
@@ -114,7 +141,7 @@ def _own(kind: str, name: str, target: str) -> Component:
             raise ConfigError(kind, f"{name!r} declares the use of {field!r}; {expected(field, CONDITIONAL)}")
     fields = {**dict(declared), "uses": declared.uses or {}}
     prepare = f"{target}.prepare" if callable(getattr(part, "prepare", None)) else ""
-    return Component(target, family=name, prepare=prepare, **fields)
+    return Component(target, family=name, prepare=prepare, source=source_hash(module), **fields)
 
 
 def _require_methods(kind: str, name: str, part: Any) -> None:

@@ -7,84 +7,29 @@ by `trainer.components.plugins`.
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from polysweep.trainer.components.component import AUGMENTATIONS, DEFAULT_BASE, REQUIRED, Component
 from polysweep.trainer.components.options import (
     AccumulatorOptions,
+    AdamOptions,
     LogisticOptions,
     MLPOptions,
     MomentOptions,
+    MultiStepOptions,
+    OneCycleOptions,
     Options,
     PublishedOptions,
     RidgeOptions,
+    StepOptions,
+    WarmupOptions,
 )
 from polysweep.trainer.errors import ConfigError
-
-
-class Required:
-    """Marks a field without a default."""
-
-    def __repr__(self) -> str:
-        return "required"
-
-
-REQUIRED: Final = Required()
-
-
-AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
-
-
-@dataclass(frozen=True)
-class Component:
-    """One name of the registry.
-
-    `uses` maps the conditional config fields that the component reads to their default (or `REQUIRED`); a field
-    that no component of a config reads must be absent from it. `target` is `module:attribute`. Components of one
-    `family` can be rows of one stack.
-    """
-
-    target: str
-    uses: Mapping[str, Any] = field(default_factory=dict)
-    options: type[Options] = Options
-    family: str = ""
-    version: int | None = None  # of a user's own part: hashed into trial ids, raised when its numbers change
-    # of a task:
-    train_size: int = 0  # images of its training set, so that `plan` can refuse a larger batch; 0: known when loaded
-    smallest_class: int = 0  # training images of its rarest class, so that none is emptied by val_fraction
-    augmentations: tuple[str, ...] = AUGMENTATIONS
-    input_shape: tuple[int, ...] = ()  # (C, H, W) of one image; empty: known when loaded
-    classes: int = 0
-    prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
-    check: str = ""  # `module:function` of a config: raises `ConfigError` if the task cannot train it
-    problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
-    precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
-    models: tuple[str, ...] = ()  # valid ones; empty: all
-    # of an optimizer:
-    schedulers: tuple[str, ...] = ()  # valid ones; empty: all
-    rowwise_options: bool = False  # rows of one stack may differ in its options
-    # of a scheduler:
-    fixes: tuple[str, ...] = ()  # config fields of the optimizer that it chooses itself
-    optimizers: tuple[str, ...] = ()  # valid ones; empty: all
-    needs: tuple[str, ...] = ()  # constants of a convex task
-
-    def load(self) -> Any:
-        """Import what the name stands for."""
-        return load(self.target)
-
-
-def load(target: str) -> Any:
-    """The attribute at `module:attribute`."""
-    module, _, attribute = target.partition(":")
-    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
-
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -99,13 +44,15 @@ def declare(
     augmentations: tuple[str, ...] = AUGMENTATIONS,
     input_shape: tuple[int, ...] = (),
     classes: int = 0,
+    metrics: Mapping[str, str] | None = None,
 ) -> Callable[[T], T]:
     """Say of a task, model, optimizer or scheduler of your own what a config has to know of it.
 
     `version` is part of the ids of its trials: raise it when its numbers change. `uses` maps config fields that it
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
-    are found before the data is loaded: images of the training set and of its rarest class, valid augmentations, the
-    shape (C, H, W) of an image, the number of classes.
+    are found before the data is loaded: samples of the training set and of its rarest class, valid augmentations, the
+    shape of an input, the number of classes (or outputs), and what it measures besides the loss with the direction, for
+    example `{"mae": "minimize"}`; by default the accuracies top1 and top5.
 
     Example:
 
@@ -127,6 +74,10 @@ def declare(
     return attach
 
 
+MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+"""`val/` or `test/` comes before it; the loss is always measured."""
+
+
 class Declaration(BaseModel):
     """What `declare` says."""
 
@@ -140,18 +91,25 @@ class Declaration(BaseModel):
     augmentations: tuple[Literal[AUGMENTATIONS], ...] = AUGMENTATIONS  # type: ignore[valid-type]
     input_shape: tuple[int, ...] = ()
     classes: Annotated[int, Field(ge=0)] = 0
+    metrics: dict[MetricName, Literal["maximize", "minimize"]] | None = None
 
 
 _DESCENT: Final = {"momentum": 0.0}
+_HEAVY: Final = {"momentum": REQUIRED}  # without momentum, decoupled weight decay is coupled weight decay
 _SHARPNESS: Final = {
+    "base": DEFAULT_BASE,
     "rho": REQUIRED,
     "rho_schedule": "constant",
     "batchnorm_statistics": "both",
-    **_DESCENT,
 }
+OWN_STEP_SIZE: Final = "own"
+"""The scheduler of an optimizer that chooses its step size itself."""
+AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
+"""Schedulers whose step sizes are known before the training: for steps that are not along the gradient."""
+_ADAM: Final[Any] = {"options": AdamOptions, "schedulers": AHEAD, "rowwise_options": True}
 
 _TWO_PASSES: Final = {"batchnorm_statistics": "both"}
-_PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",)}
+_PUBLISHED: Final[Any] = {"fixes": ("rho", "rho_schedule"), "optimizers": ("usam",), "along_gradient": True}
 _CONVEX: Final[Any] = {
     "check": "polysweep.trainer.convex.coverage:require_covered",
     "augmentations": (),
@@ -162,6 +120,16 @@ _CONVEX: Final[Any] = {
 _CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
 
 
+def _planned(attribute: str, options: type[Options], **uses: Any) -> Component:
+    """A scheduler whose step sizes follow from the step and the number of all steps."""
+    return Component(
+        f"polysweep.trainer.schedulers.planned:{attribute}",
+        uses={"lr": REQUIRED, **uses},
+        options=options,
+        check="polysweep.trainer.schedulers.epochs:require_within_epochs",
+    )
+
+
 def _adaptive(name: str, attribute: str, options: type[Options]) -> Component:
     """An adaptive optimizer, of a family of its own."""
     return Component(
@@ -169,8 +137,26 @@ def _adaptive(name: str, attribute: str, options: type[Options]) -> Component:
         uses={"rho": REQUIRED, **_TWO_PASSES},
         options=options,
         family=name,
-        schedulers=("constant", "cosine"),
+        schedulers=AHEAD,
         rowwise_options=True,
+    )
+
+
+def _sharpness_aware() -> Component:
+    """USAM and SAM, which can be rows of one stack; with another base, of a family by that base."""
+    on_sgd = "polysweep.trainer.optimizers.sam:SharpnessAware"
+    on_adam = Component(
+        "polysweep.trainer.optimizers.adam:SharpnessAwareAdam", uses=_SHARPNESS, family="sam-adam", **_ADAM
+    )
+    return Component(
+        on_sgd,
+        uses={**_SHARPNESS, **_DESCENT},
+        family="sam",
+        bases={
+            "sgdw": Component(on_sgd, uses={**_SHARPNESS, **_HEAVY}, family="sam"),
+            "adam": on_adam,
+            "adamw": on_adam,
+        },
     )
 
 
@@ -216,8 +202,11 @@ MODELS: Final[Mapping[str, Component]] = {
 }
 OPTIMIZERS: Final[Mapping[str, Component]] = {
     "sgd": Component("polysweep.trainer.optimizers.sam:SGD", uses=_DESCENT, family="sgd"),
-    "usam": Component("polysweep.trainer.optimizers.sam:SharpnessAware", uses=_SHARPNESS, family="sam"),
-    "sam": Component("polysweep.trainer.optimizers.sam:SharpnessAware", uses=_SHARPNESS, family="sam"),
+    "sgdw": Component("polysweep.trainer.optimizers.sam:SGD", uses=_HEAVY, family="sgd"),
+    "adam": Component("polysweep.trainer.optimizers.adam:Adam", family="adam", **_ADAM),
+    "adamw": Component("polysweep.trainer.optimizers.adam:Adam", family="adam", **_ADAM),
+    "usam": _sharpness_aware(),
+    "sam": _sharpness_aware(),
     "adasam": _adaptive("adasam", "AdaSAM", MomentOptions),
     "lightsam-i": _adaptive("lightsam-i", "LightSAM1", AccumulatorOptions),
     "lightsam-ii": _adaptive("lightsam-ii", "LightSAM2", AccumulatorOptions),
@@ -229,8 +218,17 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
 SCHEDULERS: Final[Mapping[str, Component]] = {
     "constant": Component("polysweep.trainer.schedulers.cosine:Constant", uses={"lr": REQUIRED}),
     "cosine": Component("polysweep.trainer.schedulers.cosine:Cosine", uses={"lr": REQUIRED, "lr_min": 0.0}),
-    "polyak": Component("polysweep.trainer.schedulers.polyak:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}),
-    "polyak-deterministic": Component("polysweep.trainer.schedulers.polyak:DeterministicPolyak", needs=("f_star",)),
+    OWN_STEP_SIZE: Component("polysweep.trainer.schedulers.cosine:Own", only_if_named=True),
+    "step": _planned("Step", StepOptions),
+    "multistep": _planned("MultiStep", MultiStepOptions),
+    "warmup-cosine": _planned("WarmupCosine", WarmupOptions, lr_min=0.0),
+    "one-cycle": _planned("OneCycle", OneCycleOptions),
+    "polyak": Component(
+        "polysweep.trainer.schedulers.polyak:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}, along_gradient=True
+    ),
+    "polyak-deterministic": Component(
+        "polysweep.trainer.schedulers.polyak:DeterministicPolyak", needs=("f_star",), along_gradient=True
+    ),
     "andriushchenko2022": Component(
         "polysweep.trainer.convex.baseline_schedulers:Published",
         options=PublishedOptions,
@@ -259,6 +257,12 @@ CONDITIONAL: Final = frozenset(key for names in REGISTRY.values() for part in na
 
 def import_paths() -> list[str]:
     """Where the user's own parts are looked for besides the installed packages: the working directory, last."""
-    with suppress(FileNotFoundError):  # it may have been removed
-        return [str(Path.cwd())]
-    return []
+    folder = working_folder()
+    return [folder] if folder else []
+
+
+def working_folder() -> str:
+    """The working directory, where relative paths of the user's own parts lead; empty if it has been removed."""
+    with suppress(FileNotFoundError):
+        return str(Path.cwd())
+    return ""

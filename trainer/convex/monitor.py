@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
+from polysweep.trainer.components.component import DEFAULT_BASE
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.coverage import ROUNDING, is_full_batch, is_lower_bound, smoothness
@@ -238,7 +239,8 @@ def _cap_and_bound(config: TrialConfig, task: Convex) -> tuple[float, float]:
 
 def _is_covered(config: TrialConfig, cap: float, smooth: float) -> bool:
     """Whether the two inequalities are claimed for a row at all."""
-    if config.optimizer not in ("usam", "sgd") or config.weight_decay or config.momentum:
+    is_plain = config.base in (None, DEFAULT_BASE) and not config.weight_decay and not config.momentum
+    if config.optimizer not in ("usam", "sgd") or not is_plain:
         return False
     if config.scheduler == "constant":
         return smooth * (config.rho or 0.0) < 1 and cap <= bounds.least_step(smooth, config.rho or 0.0)

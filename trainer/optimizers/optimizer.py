@@ -28,6 +28,10 @@ Radius = Callable[[Tensor, Tensor], Tensor]
 """rho_t (K,) from the step t () and the radius (K,) that the configs ask for."""
 
 
+Shapes = Callable[[], Sequence[torch.Size]]
+"""The shapes of the parameters that a row is made of, in its order."""
+
+
 class StepResult(NamedTuple):
     """The rows (K, P) and the state after a step, loss and gradient at x and at e, and the step sizes."""
 
@@ -41,25 +45,39 @@ class StepResult(NamedTuple):
 class Optimizer:
     r"""A family of update rules whose rows can share a stack.
 
-        e = x + s                              s by `perturbation`
-        v = momentum v + d + weight_decay x    d by `direction`
-        x - gamma v                            gamma by the scheduler
+        e = x + s                    s by `perturbation`
+        d + weight_decay x           d by `direction`; weight decay where it is coupled
+        v = momentum v + that        by `base_step`
+        x - gamma v                  gamma by the scheduler
+        x - gamma (v + weight_decay x)                     where weight decay is decoupled, see `is_decoupled`
 
     A rule is a subclass that writes `perturbation` and `direction`, and `init` where it keeps a state; one that does
     not fit this template writes `update`. None of them may ask for a value: a step must not wait for the device.
     `factory_kwargs` are device and dtype of new tensors.
     """
 
+    runs_alone: ClassVar[bool] = False  # True: K = 1, no captured graph, and its state is what `save` and `load` know
     is_perturbed: ClassVar[bool] = True  # False: e = x always, and the gradient at x is used for both
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self.configs = configs
         self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.shapes: Shapes = list  # the stack puts those of the model's parameters here
         self.scheduled_radius: Radius = lambda t, rho: rho  # noqa: ARG005  # the stack puts its schedulers' here
-        self._weight_decay = self.column([config.weight_decay for config in configs])
+        self._coupled = self.column([0.0 if is_decoupled(config) else config.weight_decay for config in configs])
+        self._decoupled = self.column([config.weight_decay if is_decoupled(config) else 0.0 for config in configs])
         self._momentum = self.column([config.momentum or 0.0 for config in configs])
-        self._has_weight_decay = any(config.weight_decay for config in configs)
+        self._has_coupled = any(config.weight_decay and not is_decoupled(config) for config in configs)
+        self._has_decoupled = any(config.weight_decay and is_decoupled(config) for config in configs)
         self._has_momentum = any(config.momentum for config in configs)
+
+    def save(self) -> Tensor:
+        """Of a rule that runs alone: its state now, (1, ...), as a checkpoint keeps it."""
+        raise NotImplementedError
+
+    def load(self, saved: Tensor) -> None:
+        """Of a rule that runs alone: go on from a row of what `save` returned."""
+        raise NotImplementedError
 
     def column(self, values: Sequence[float]) -> Tensor:
         """One number of every row, as (K, 1)."""
@@ -93,18 +111,30 @@ class Optimizer:
         return StepResult(x, state, at_x, at_e, gamma)
 
     def descend(self, x: Tensor, d: Tensor, gamma: Gamma, state: State) -> tuple[Tensor, State]:
-        """x - gamma v with v = momentum v + d + weight_decay x, (K, P), and the state with the new `velocity`."""
-        if self._has_weight_decay:
-            d = d + self._weight_decay * x
-        if self._has_momentum:
-            # A row without momentum takes d itself, so that its bits do not depend on its neighbours.
-            v = torch.where(self._momentum > 0, self._momentum * state["velocity"] + d, d)
-            return self.move(x, v, gamma), {**state, "velocity": v}
-        return self.move(x, d, gamma), state
+        """The rows (K, P) after the step along d with its weight decay, see the class, and the next state."""
+        if self._has_coupled:
+            d = d + self._coupled * x
+        v, state = self.base_step(d, state)
+        if self._has_decoupled:
+            v = v + self._decoupled * x
+        return self.move(x, v, gamma), state
+
+    def base_step(self, d: Tensor, state: State) -> tuple[Tensor, State]:
+        """v (K, P) from d, and the next state; here v = momentum v + d, as torch.optim.SGD."""
+        if not self._has_momentum:
+            return d, state
+        # A row without momentum takes d itself, so that its bits do not depend on its neighbours.
+        v = torch.where(self._momentum > 0, self._momentum * state["velocity"] + d, d)
+        return v, {**state, "velocity": v}
 
     def move(self, x: Tensor, v: Tensor, gamma: Gamma) -> Tensor:
         """x - gamma v, (K, P)."""
         return x - gamma.value.unsqueeze(1) * v
+
+
+def is_decoupled(config: TrialConfig) -> bool:
+    """Whether weight decay is apart from the gradient, after Loshchilov and Hutter 2019 (arXiv 1711.05101)."""
+    return (config.base or config.optimizer) in ("sgdw", "adamw")
 
 
 def along_gradient(at_x: LossAndGrad, length: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ class SGD(Optimizer):
         s = 0
         d = grad f(x)
 
-    With the scheduler `polyak` it is SPS_max of Loizou et al. 2021.
+    With the scheduler `polyak` it is SPS_max of Loizou et al. 2021. Weight decay is coupled in `sgd`, as in
+    torch.optim.SGD, and decoupled in `sgdw`: without momentum both are one rule.
     """
 
     is_perturbed = False

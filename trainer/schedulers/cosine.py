@@ -1,4 +1,4 @@
-"""Step sizes that follow from the epoch alone: constant, and cosine annealing."""
+"""Step sizes that follow from the epoch alone: constant, and cosine annealing; and none at all."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ class Constant(Scheduler):
         return self._gamma, state
 
 
+class Own(Scheduler):
+    """None: the optimizer chooses its step size itself, and is not to ask for one."""
+
+    def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
+        """NaN."""
+        return Gamma.of(torch.full_like(context.loss, torch.nan)), state
+
+
 class Cosine(Scheduler):
     """Cosine annealing by epoch, see `cosine`."""
 
@@ -40,8 +48,8 @@ class Cosine(Scheduler):
         return Gamma.of(self._now), state
 
 
-def cosine(lr: float, lr_min: float, epoch: int, epochs: int) -> float:
-    """Cosine annealing: lr_min + (lr - lr_min) (1 + cos(pi t / T)) / 2 for epoch t = 0 .. T - 1.
+def cosine(lr: float, lr_min: float, epoch: float, epochs: float) -> float:
+    """Cosine annealing: lr_min + (lr - lr_min) (1 + cos(pi t / T)) / 2 for epoch t = 0 .. T - 1, or a step.
 
     The closed form of the paper's recursion (eq. Cosine Annealing), equal to it to rounding; `lr_min` itself would be
     the value of epoch T, which is never trained.

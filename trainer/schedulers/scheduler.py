@@ -65,6 +65,9 @@ class Scheduler(ABC):
     rows that are another's are dropped.
     """
 
+    steps_per_epoch: int = 1
+    """Set before the first epoch: step t is in epoch t // steps_per_epoch = 0, 1, ..."""
+
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self.configs = configs
         self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -88,7 +91,9 @@ class Scheduler(ABC):
 class StepSizes:
     """The schedulers of a stack's rows: every row goes by its own, whatever the rules of its neighbours."""
 
-    def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype, steps_per_epoch: int = 1
+    ) -> None:
         self._rules: dict[str, Scheduler] = {}
         self._rows: dict[str, Tensor] = {}  # by rule, which rows are its own: (K,) bool
         for name in dict.fromkeys(config.scheduler for config in configs):
@@ -96,6 +101,7 @@ class StepSizes:
             stand_in = configs[is_own.index(True)]  # for rows of another rule: computed and dropped
             members = [config if own else stand_in for config, own in zip(configs, is_own, strict=True)]
             self._rules[name] = component("scheduler", name).load()(members, device, dtype)
+            self._rules[name].steps_per_epoch = steps_per_epoch
             self._rows[name] = torch.tensor(is_own, device=device)
         self._of_radius = [name for name, rule in self._rules.items() if _fixes_radius(rule)]
 

@@ -15,6 +15,7 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.passes import LossAndGrad
 from polysweep.trainer.stack.bfloat16 import use_bfloat16
+from polysweep.trainer.stack.dropout import draw_by_row, set_keys, step_keys
 from polysweep.trainer.streams import stream_seed
 from polysweep.trainer.task import Buffers, Oracle, Rows
 
@@ -25,21 +26,28 @@ Losses = Callable[[Tensor, Tensor], Tensor]
 class ModuleOracle(Oracle):
     """Loss and gradient by a module, which it owns from now on.
 
-    `start` are the rows before step 0. Batch norms are updated by all passes of a step, or by its first one alone.
+    `start` are the rows before step 0, `seeds` (K,) those of their dropout. Batch norms are updated by all passes of a
+    step, or by its first one alone. Both passes have the same dropout: it is one mini-batch, and one f.
     """
 
-    def __init__(self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False) -> None:
+    def __init__(
+        self, module: nn.Module, start: Rows, losses: Losses, seeds: Tensor, *, first_alone: bool = False
+    ) -> None:
         self._module = module
         self._start, self._losses, self._first_alone = start, losses, first_alone
+        self._dropouts = draw_by_row(module)
+        self._seeds = self._keys = seeds
         self._first: Buffers | None = None
 
     def start(self) -> Rows:
         """See `Oracle`."""
         return self._start
 
-    def begin(self, buffers: Buffers) -> None:
+    def begin(self, buffers: Buffers, step: Tensor) -> None:
         """See `Oracle`."""
         self._first = None
+        if self._dropouts:
+            self._keys = step_keys(self._seeds, step)
         self._module.train()
         self.load(buffers)
 
@@ -55,6 +63,10 @@ class ModuleOracle(Oracle):
     def statistics(self) -> Buffers:
         """See `Oracle`."""
         return self._first or self.now()
+
+    def shapes(self) -> Sequence[torch.Size]:
+        """See `Oracle`."""
+        return [parameter.shape for parameter in self._module.parameters()]
 
     @torch.no_grad()
     def evaluate(self, rows: Rows, inputs: Tensor) -> Tensor:
@@ -87,9 +99,16 @@ class Plain(ModuleOracle):
     """
 
     def __init__(
-        self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False, channels_last: bool = True
+        self,
+        module: nn.Module,
+        start: Rows,
+        losses: Losses,
+        seeds: Tensor,
+        *,
+        first_alone: bool = False,
+        channels_last: bool = True,
     ) -> None:
-        super().__init__(module, start, losses, first_alone=first_alone)
+        super().__init__(module, start, losses, seeds, first_alone=first_alone)
         self._channels_last = channels_last
         self._parameters = list(module.parameters())
         floats, counters = _buffers(module)
@@ -109,6 +128,7 @@ class Plain(ModuleOracle):
     def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
         """See `ModuleOracle`."""
         self._theta.copy_(theta.view(-1))
+        set_keys(self._dropouts, self._keys[0])
         batch = inputs.squeeze(0)
         logits = self._module(batch if self._channels_last else batch.contiguous())
         if not isinstance(logits, Tensor):
@@ -124,8 +144,10 @@ class Plain(ModuleOracle):
 class Vmapped(ModuleOracle):
     """K > 1. `torch.vmap` over the module with stacked parameters and buffers."""
 
-    def __init__(self, module: nn.Module, start: Rows, losses: Losses, *, first_alone: bool = False) -> None:
-        super().__init__(module, start, losses, first_alone=first_alone)
+    def __init__(
+        self, module: nn.Module, start: Rows, losses: Losses, seeds: Tensor, *, first_alone: bool = False
+    ) -> None:
+        super().__init__(module, start, losses, seeds, first_alone=first_alone)
         floats, counters = _buffers(module)
         self._parameters = _Layout(dict(module.named_parameters()))
         self._floats, self._counters = _Layout(floats), _Layout(counters)
@@ -153,11 +175,12 @@ class Vmapped(ModuleOracle):
     def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
         """See `ModuleOracle`."""
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], rows: Tensor) -> Any:
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], rows: Tensor, key: Tensor) -> Any:
+            set_keys(self._dropouts, key)
             return functional_call(self._module, {**parameters, **buffers}, (rows,))
 
         self._leaf = theta.detach().requires_grad_()
-        logits: Tensor = torch.vmap(one)(self._parameters.views(self._leaf), self._working, inputs)
+        logits: Tensor = torch.vmap(one)(self._parameters.views(self._leaf), self._working, inputs, self._keys)
         return logits
 
     def gradient(self, loss: Tensor) -> Tensor:
@@ -208,11 +231,12 @@ def module_oracle(
         ),
     )
     module, first_alone = module.to(device), first.batchnorm_statistics == "first"
+    seeds = torch.tensor([stream_seed(config.seed, "dropout") for config in configs], device=device)
     if len(configs) > 1:
-        return Vmapped(module, start, losses, first_alone=first_alone)
+        return Vmapped(module, start, losses, seeds, first_alone=first_alone)
     # cuDNN has its float32 kernels for the contiguous layout, those of tensor cores for channels last.
     channels_last = device.type != "cuda" or first.precision in ("bfloat16", "tf32")
-    return Plain(module, start, losses, first_alone=first_alone, channels_last=channels_last)
+    return Plain(module, start, losses, seeds, first_alone=first_alone, channels_last=channels_last)
 
 
 def build_model(

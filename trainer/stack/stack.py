@@ -46,13 +46,16 @@ class Stack:
         self._oracle, self._monitor = self.task.oracle_and_monitor(self.configs, factory_kwargs)
         self.theta, self.buffers = self._oracle.start()
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
-        self.may_ask = self.device.type == "cpu"  # elsewhere asking for a value is a sync; a captured graph cannot
         self._asked: Tensor | None = None
         self._all_active = False
-        self.step_sizes = StepSizes(configs, self.device, self.dtype)
-        family = component("optimizer", first.optimizer).load()
+        self.step_sizes = StepSizes(configs, self.device, self.dtype, self.task.steps_per_epoch(first.batch_size))
+        family = component("optimizer", first.optimizer).on(first.base).load()
         self._optimizer: Optimizer = family(configs, self.device, self.dtype)
         self._optimizer.scheduled_radius = self.step_sizes.radius
+        self._optimizer.shapes = self._oracle.shapes
+        self.runs_alone = getattr(self._optimizer, "runs_alone", False)
+        # Elsewhere than on a CPU asking for a value is a sync, which a captured graph cannot do.
+        self.may_ask = self.device.type == "cpu" or self.runs_alone
         # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
         self.optimizer_state = {name: value.clone() for name, value in self._optimizer.init(self.theta).items()}
         self.scheduler_state = self.step_sizes.init()
@@ -66,6 +69,7 @@ class Stack:
         """What optimizer, schedulers and monitor remember, each tensor (K, ...)."""
         return {
             **{f"{_OPTIMIZER}/{name}": value for name, value in self.optimizer_state.items()},
+            **({_THEIRS: self._optimizer.save()} if self.runs_alone else {}),
             **self.scheduler_state,
             **{f"{_MONITOR}/{name}": value for name, value in self.monitor_state.items()},
         }
@@ -80,7 +84,7 @@ class Stack:
 
         No host sync: nothing here waits for the device.
         """
-        self._oracle.begin(self.buffers)
+        self._oracle.begin(self.buffers, step)
         scheduler_state = self.scheduler_state
 
         def f(theta: Tensor) -> LossAndGrad:
@@ -185,7 +189,9 @@ class Stack:
         self.buffers.counters[row] = state["counters"]
         config = self.configs[row]
         for name, tensor in self.state.items():
-            if name in state:
+            if name in state and name == _THEIRS:
+                self._optimizer.load(state[name])
+            elif name in state:
                 tensor[row] = state[name]
             elif name == f"{_OPTIMIZER}/velocity" and not config.momentum:
                 continue  # it had no neighbour with momentum
@@ -196,6 +202,7 @@ class Stack:
 
 
 _OPTIMIZER, _MONITOR = ":optimizer", ":monitor"  # no scheduler's name begins like that
+_THEIRS = f"{_OPTIMIZER}/theirs"  # of an optimizer that runs alone and keeps its state itself
 _INTERNAL = (f"{_OPTIMIZER}/", f"{_MONITOR}/")
 
 

@@ -22,7 +22,7 @@ import filelock
 import numpy as np
 from numpy.typing import NDArray
 
-from polysweep.trainer.components.registry import load
+from polysweep.trainer.components.component import load
 from polysweep.trainer.errors import DataError
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ class Cifar:
         """
         import torch
 
-        from polysweep.trainer.tasks.classification import Classification, hold_out
+        from polysweep.trainer.tasks.classification import Classification
         from polysweep.trainer.tasks.images import Images, Normalisation
+        from polysweep.trainer.tasks.samples import hold_out
 
         train_images, train_labels, test_images, test_labels = map(torch.from_numpy, self._arrays(data))
         rows, held_out = hold_out(torch.arange(len(train_labels)), train_labels, val_fraction)

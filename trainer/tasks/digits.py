@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from polysweep.trainer.tasks.classification import Classification, hold_out, split
+from polysweep.trainer.tasks.classification import Classification
 from polysweep.trainer.tasks.images import Images, Normalisation
+from polysweep.trainer.tasks.samples import hold_out, split
 
 DIGITS_TEST_SIZE = 360
 

@@ -1,4 +1,4 @@
-"""What is measured of a classification task: loss and accuracies on the held-out sets."""
+"""What is measured of a task with a test set: loss and metrics on the held-out sets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
+from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.optimizers.optimizer import State
 from polysweep.trainer.stack.oracles import ModuleOracle
 from polysweep.trainer.task import Measurement, Monitor, Rows
-from polysweep.trainer.tasks.images import Images
+from polysweep.trainer.tasks.samples import Samples
 
 if TYPE_CHECKING:
-    from polysweep.trainer.tasks.classification import Classification
+    from polysweep.trainer.tasks.supervised import WithTestSet
 
 EVALUATION_BATCH: Final = 512
 
@@ -22,34 +23,51 @@ class HeldOutMonitor(Monitor):
     """Evaluates the rows on the validation and the test set, with running statistics; keeps no state.
 
     A row whose loss there could be infinite or NaN has diverged: no table may average over it. That is decided without
-    the labels, so that test labels change nothing that is selected on validation.
+    the targets, so that those of the test set change nothing that is selected on validation.
     """
 
-    def __init__(self, task: Classification, oracle: ModuleOracle) -> None:
+    def __init__(self, task: WithTestSet, oracle: ModuleOracle) -> None:
         self._task, self._oracle = task, oracle
 
     def measure(self, state: State, rows: Rows, active: Tensor, step: int) -> Measurement:  # noqa: ARG002
-        """The columns `val/*`, if images are held out, and `test/*`."""
+        """The columns `val/*`, if something is held out, and `test/*`."""
         columns: dict[str, Tensor] = {}
         survives = torch.ones_like(active)
-        for split, images in (("val", self._task.val), ("test", self._task.test)):
-            if images is not None:
-                loss, top1, top5, worst = self._sums(rows, images)
+        for split, samples in (("val", self._task.val), ("test", self._task.test)):
+            if samples is not None:
+                totals, worst, outputs = self._evaluate(rows, samples)
                 survives &= worst.isfinite()
-                for name, total in (("loss", loss), ("top1", top1), ("top5", top5)):
-                    columns[f"{split}/{name}"] = total.double() / len(images)
+                columns |= {f"{split}/{name}": total.double() / len(samples) for name, total in totals.items()}
+                if self._task.metrics:
+                    columns |= self._metrics(split, torch.cat(outputs, dim=1), samples)
         return Measurement(columns, survives, state)
 
-    def _sums(self, rows: Rows, data: Images) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Over the images: losses, hits among the first and the first five, and the largest possible losses; (K,)."""
+    def _evaluate(self, rows: Rows, samples: Samples) -> tuple[dict[str, Tensor], Tensor, list[Tensor]]:
+        """Over the samples: the task's sums and what tells whether a row is sound, (K,) each; the outputs.
+
+        The outputs are kept only if a metric needs them.
+        """
         width = len(rows.theta)
-        loss = torch.zeros(width, device=rows.theta.device, dtype=rows.theta.dtype)
-        top1, top5, worst = torch.zeros_like(loss), torch.zeros_like(loss), torch.zeros_like(loss)
-        for images, labels in data.chunks(EVALUATION_BATCH):
-            logits = self._oracle.evaluate(rows, self._task.normalise(images))
-            shared = labels.expand(width, -1)
-            loss += self._task.losses(logits, shared) * len(labels)
-            hits = self._task.hits(logits, shared)
-            top1, top5 = top1 + hits[0], top5 + hits[1]
-            worst += self._task.worst_loss(logits)
-        return loss, top1, top5, worst
+        zero = torch.zeros(width, device=rows.theta.device, dtype=rows.theta.dtype)
+        totals: dict[str, Tensor] = {}
+        worst, kept = zero, []
+        for inputs, targets in samples.chunks(EVALUATION_BATCH):
+            outputs = self._oracle.evaluate(rows, self._task.inputs(inputs))
+            sums = self._task.sums(outputs, targets.expand(width, *targets.shape))
+            totals = {name: totals.get(name, zero) + value for name, value in sums.items()}
+            worst = worst + self._task.worst(outputs)
+            if self._task.metrics:
+                kept.append(outputs)
+        return totals, worst, kept
+
+    def _metrics(self, split: str, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
+        """The metrics of the rows' outputs (K, N, ...) by column, (K,) each."""
+        targets = samples.targets if samples.rows is None else samples.targets[samples.rows]
+        columns = {}
+        for name, metric in self._task.metrics.items():
+            values = [torch.as_tensor(metric(self._task.shaped(row, targets), targets)) for row in outputs]
+            if values[0].numel() != 1:
+                shape = tuple(values[0].shape)
+                raise ConfigError("task", f"metric {name!r} gives a tensor of shape {shape}, expected one number")
+            columns[f"{split}/{name}"] = torch.stack([value.double().view(()) for value in values]).to(outputs.device)
+        return columns

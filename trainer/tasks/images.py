@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from polysweep.trainer.tasks.samples import Samples
 
-@dataclass(frozen=True)
-class Images:
-    """Labelled images that stay on the device: `images` (N, H, W, C) uint8, `labels` (N,) int64.
 
-    `rows` (n,) int64 picks those that belong to this set, so that a split copies no image; None is all of them.
-    """
+class Images(Samples):
+    """Labelled images: `images` (N, H, W, C) uint8, `labels` (N,) int64, and `rows` as of any `Samples`."""
 
-    images: Tensor
-    labels: Tensor
-    rows: Tensor | None = None
+    def __init__(self, images: Tensor, labels: Tensor, rows: Tensor | None = None) -> None:
+        super().__init__(images, labels, rows)
 
-    def __len__(self) -> int:
-        return len(self.labels if self.rows is None else self.rows)
+    @property
+    def images(self) -> Tensor:
+        """(N, H, W, C) uint8."""
+        return self.inputs
 
-    def first(self, count: int) -> Images:
-        """The first `count` images of this set, or all if there are fewer."""
-        return Images(self.images, self.labels, self.positions(torch.arange(min(count, len(self)))))
-
-    def positions(self, order: Tensor) -> Tensor:
-        """The indices into `images` of the `order`-th images of this set."""
-        return order if self.rows is None else self.rows[order]
-
-    def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images and labels in order, `size` at a time."""
-        for at in torch.arange(len(self), device=self.labels.device).split(size):
-            positions = self.positions(at)
-            yield self.images[positions], self.labels[positions]
-
-    def to(self, device: torch.device) -> Images:
-        """The same images on `device`."""
-        rows = None if self.rows is None else self.rows.to(device)
-        return Images(self.images.to(device), self.labels.to(device), rows)
+    @property
+    def labels(self) -> Tensor:
+        """(N,) int64."""
+        return self.targets
 
 
 class Normalisation:

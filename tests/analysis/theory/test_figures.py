@@ -87,7 +87,7 @@ def test_make_theory_makes_all_four_figures_and_tables(tmp_path: Path) -> None:
 
 def test_a_metric_that_the_task_has_not_is_refused_with_its_line() -> None:
     with pytest.raises(
-        UserError, match=r"small.yaml:3: task 'ridge' does not log 'test/top1'; expected one of distance"
+        UserError, match=r"small.yaml:3: metric.name: task 'ridge' does not log 'test/top1'; expected one of distance"
     ):
         SweepSpec.parse(
             SMALL.replace("suboptimality/relative, goal: minimize", "test/top1, goal: maximize"), "small.yaml"

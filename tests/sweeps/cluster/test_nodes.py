@@ -18,10 +18,17 @@ from tests.support.processes import own_network
 
 def test_a_node_answers_its_version_the_store_and_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(str(tmp_path)).files.write(".probe-1", b"")
-    assert _hello(str(tmp_path), ".probe-1")() == {"version": THIS_VERSION, "store": True, "key": False}
-    assert not _hello(str(tmp_path), ".probe-2")()["store"], "another Store of that path"
+    assert _hello(str(tmp_path), ".probe-1", "")() == {
+        "version": THIS_VERSION, "store": True, "key": False, "folder": True,
+    }  # fmt: skip
+    assert not _hello(str(tmp_path), ".probe-2", "")()["store"], "another Store of that path"
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
-    assert _hello(str(tmp_path), ".probe-1")()["key"]
+    assert _hello(str(tmp_path), ".probe-1", "")()["key"]
+
+
+def test_a_node_answers_whether_it_has_the_working_directory(tmp_path: Path) -> None:
+    assert _hello(str(tmp_path), ".probe-1", str(tmp_path))()["folder"]
+    assert not _hello(str(tmp_path), ".probe-1", str(tmp_path / "elsewhere"))()["folder"]
 
 
 ASKING = """
@@ -31,15 +38,15 @@ from polysweep.sweeps.cluster import nodes
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
 
-def refusal(mode):
+def refusal(mode, folder=""):
     try:
-        nodes.check_nodes(store, mode)
+        nodes.check_nodes(store, mode, folder)
     except UserError as error:
         return str(error)
 
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 store = Store(sys.argv[1])
-print(refusal("offline"))
+print(refusal("offline", "/nowhere"))
 print(refusal("online"))
 nodes.THIS_VERSION = {**nodes.THIS_VERSION, "polysweep": "0.0.0"}
 print(refusal("offline"))
@@ -56,6 +63,7 @@ def test_every_node_of_a_ray_is_asked_before_a_launch(tmp_path: Path) -> None:
         preexec_fn=own_network, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "warning: the working directory /nowhere is not on 127.0.0.1: a part of your own" in done.stderr
     fitting, without_login, older, left = done.stdout.splitlines()[-4:]
     assert fitting == "None"
     assert without_login.startswith("the node 127.0.0.1 has no W&B login: set WANDB_API_KEY")

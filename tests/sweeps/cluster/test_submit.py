@@ -24,6 +24,11 @@ def test_the_package_the_spec_and_own_parts_travel_and_nothing_stays(lab: Path) 
         assert (folder / "polysweep" / "sweeps" / "job.py").is_file(), "through the package's links"
         assert not list(folder.rglob("__pycache__"))
     assert not folder.exists()
+    searched = spec.text.replace("name: mine", "name: mine\nmethod: bayes\nrun_cap: 4").replace(
+        "values: [0.05, 0.5]", "min: 0.05, max: 0.5"
+    )
+    searched += "metric: {name: test/top1, goal: maximize}\n"
+    assert own_names(SweepSpec.parse(searched, "mine.yaml")) == own_names(spec), "though no point is known yet"
 
 
 def test_settings_and_packages_travel_and_no_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

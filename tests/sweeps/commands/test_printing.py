@@ -78,8 +78,9 @@ def test_a_plan_of_a_bayes_sweep_says_what_is_to_be_proposed(tmp_path: Path) -> 
     path.write_text(json.dumps(BAYES))
     code, out, _ = polysweep("plan", path, "--store", tmp_path / "none")
     assert code == 0
-    assert "0 stacks would start; then bayes proposes 4 points, each a stack of K = 3" in out
-    assert "time and cost: not known before the first of 4 points is proposed" in out and "nothing left" not in out
+    assert "made: bayes has proposed 0 of 4 points; 4 to come, each with 3 seeds: 12 trials" in out
+    assert "bayes would propose 4 points, each a stack of K = 3" in out and "0 stacks" not in out
+    assert "time and cost: no estimate: no finished trial of these stacks" in out and "nothing left" not in out
 
 
 def test_a_plan_says_how_much_of_its_stacks_is_padding() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from polysweep.sweeps.job import RowProgress
 from polysweep.sweeps.scheduling import job_queue as decisions
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -35,6 +36,22 @@ def test_decisions_about_points_are_kept_before_they_are_acted_on(tmp_path: Path
     assert len(ids) == 4 and len(set.union(*ids)) == 8
     assert len(Store(str(tmp_path / "store")).search.suggestions("small")) == 4
     assert supplies[0].next() is None, "four points of two seeds are all that run_cap allows"
+
+
+@pytest.mark.parametrize(("strict", "is_stopped"), [({}, True), ({"strict": True}, True), ({"strict": False}, False)])
+def test_hyperband_goes_by_the_value_at_the_rung_or_if_it_is_not_strict_by_the_best_so_far(
+    tmp_path: Path, spec_file: SpecFile, strict: dict[str, bool], is_stopped: bool
+) -> None:
+    early = {"type": "hyperband", "min_iter": 2, "eta": 2, **strict}
+    metric = {"name": "test/top1", "goal": "maximize"}
+    spec = SweepSpec.load(spec_file(seeds=1, metric=metric, early_terminate=early))
+    queue = JobQueue(spec, Store(str(tmp_path / "store")), "")
+    queue.begin(queue.states())
+    stopped = []
+    for trial, values in zip(spec.trials, ((0.2, 0.5), (0.3, 0.6), (0.9, 0.1)), strict=False):
+        for epoch, value in enumerate(values, 1):
+            stopped += queue.update([RowProgress(trial.trial_id, epoch, "running", {"test/top1": value})])
+    assert stopped == [spec.trials[2].trial_id] * is_stopped
 
 
 def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

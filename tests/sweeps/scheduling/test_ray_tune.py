@@ -18,14 +18,13 @@ def test_a_worker_that_has_waited_for_its_store_says_so_and_is_not_tried_again(m
     from polysweep.sweeps.worker.signals import Interruption
 
     class Full:
-        is_over = False
+        is_over = in_turn = False
 
         def advance(self) -> None:
             raise OutOfReachError("store/x: cannot be written: No space left on device")
 
     worker = StackTrainable.__new__(StackTrainable)
     worker._run, worker._interruption = Full(), Interruption()  # type: ignore[assignment]
-    worker._jobs = [type("Job", (), {"early": False})()]  # type: ignore[list-item]
     result = worker.step()
     assert result["done"] and result["rows"] == []
     interruption = Interruption()

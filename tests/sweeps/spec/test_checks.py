@@ -29,7 +29,7 @@ SEARCH = GOOD.replace("grid", "bayes").replace("{values: [0.1, 0.2]}", "{min: 0.
         (
             SEARCH + "run_cap: 6\nlaunch: {stack: 2}\n",
             "file.yaml:16: launch.stack: 2, but with bayes or early_terminate a stack is one point with its 3 seeds; "
-            "leave it out",
+            "leave it out, or use 1",
         ),
     ],
 )

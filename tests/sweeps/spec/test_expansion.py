@@ -79,3 +79,13 @@ def test_the_fast_expansion_has_the_ids_and_configs_of_the_plain_one(
 def test_a_cap_takes_the_first_trials_of_a_grid() -> None:
     capped = parse(GOOD + "run_cap: 6\n")
     assert [t.trial_id for t in capped.trials] == [t.trial_id for t in parse(GOOD).trials[:6]]
+
+
+def test_a_value_that_is_listed_twice_is_the_same_trial_of_a_grid() -> None:
+    for values in ("[0.1, 0.2, 0.1]", "[0.1, '0.1', 0.2]"):
+        repeated = parse(GOOD.replace("[0.1, 0.2]", values))
+        assert [t.trial_id for t in repeated.trials] == [t.trial_id for t in parse(GOOD).trials]
+        assert repeated.repetition == (
+            "9 points in the grid, 6 different ones: a repeated one is the same trial and is run once"
+        )
+    assert parse(GOOD).repetition == ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from polysweep.sweeps.spec.search import Observation, distinct_draws, propose
+import pytest
+
+from polysweep.sweeps.spec.search import Observation, distinct_draws, draw, propose
+from polysweep.sweeps.spec.yaml_lines import SpecError
 from tests.support.specs import GOOD, parse
 
 RANDOM = GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{min: 0.05, max: 0.4}") + "run_cap: 30\n"
@@ -36,10 +39,32 @@ def test_variants_are_branches_with_parameters_of_their_own() -> None:
     assert all((config.lr is not None) == (config.scheduler == "constant") for config in configs)
 
 
-def test_a_point_is_not_drawn_twice() -> None:
-    space = parse(GOOD.replace("grid", "random") + "run_cap: 18\n")
-    assert len({t.trial_id for t in space.trials}) == 18, "all six points of a space of six"
-    assert len(list(distinct_draws(space.space, 0))) == 6
+def test_a_point_that_is_drawn_again_is_the_same_trial_and_said_to_be() -> None:
+    """60 draws of a space of six points. A longer sweep begins with the same trials."""
+    spec = parse(GOOD.replace("grid", "random") + "run_cap: 180\n")
+    assert len({t.trial_id for t in spec.trials}) == len(spec.trials) == 18, "each point with its three seeds, once"
+    assert (spec.expansion.points, spec.expansion.different) == (60, 6)
+    assert spec.repetition == "60 draws, 6 different points: a repeated one is the same trial and is run once"
+    short = parse(GOOD.replace("grid", "random") + "run_cap: 9\n")
+    assert [t.trial_id for t in spec.trials][: len(short.trials)] == [t.trial_id for t in short.trials]
+    assert parse(RANDOM).repetition == ""
+
+
+def test_values_are_drawn_as_often_as_their_probabilities_say() -> None:
+    weighted = "{values: [0.1, 0.2], probabilities: [0.9, 0.1]}"
+    space = parse(GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", weighted) + "run_cap: 3\n").space
+    drawn = [draw(space, 0, index).values["rho"] for index in range(1000)]
+    assert 880 < drawn.count(0.1) < 920
+
+
+def test_a_sweep_of_an_earlier_version_continues_to_draw_no_point_twice() -> None:
+    spec = parse(GOOD.replace("grid", "random") + "run_cap: 18\n")
+    old = spec.with_distinct_draws()
+    assert len(old.trials) == 18 and len(spec.trials) < 18
+    assert len(list(distinct_draws(spec.space, 0))) == 6
+    assert "replacement" in spec.settings.space and "replacement" not in old.settings.space
+    with pytest.raises(SpecError, match=r"file.yaml:15: run_cap: 300 trials .* only 6 different ones can be drawn"):
+        _ = parse(GOOD.replace("grid", "random") + "run_cap: 300\n").with_distinct_draws().trials
 
 
 # Bayes.

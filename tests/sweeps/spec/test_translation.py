@@ -24,7 +24,7 @@ parameters:
   learning_rate: {distribution: log_uniform_values, min: 1e-3, max: 0.1}
   rho: {values: [0.05, 0.1]}
   hidden_size: {values: [8, 16]}
-  dropout: {values: [0.1, 0.2]}
+  n_heads: {values: [1, 2]}
   momentum: {value: null}
   epochs: {value: 2}
 """
@@ -37,7 +37,7 @@ def test_a_file_is_translated_with_what_has_no_meaning_as_comments() -> None:
     assert spec.variants[0]["optimizer"].value == "sgd" and "rho" not in spec.variants[0]
     for words in (
         "  task: {value: digits}  # dataset: {value: Digits}",
-        "# dropout: {values: [0.1, 0.2]}  # no field or option is like it",
+        "# n_heads: {values: [1, 2]}  # no field or option is like it",
         "# program: train.py  # polysweep has its own trainer",
         "scheduler: {value: constant}  # as told",
         "# momentum: {value: null}  # null gives no value",

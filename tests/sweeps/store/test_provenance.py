@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.store.provenance import THIS_VERSION, commit, differences, image, version_refusal
+from polysweep.sweeps.store.provenance import THIS_VERSION, commit, differences, image, source_changes, version_refusal
 
 
 def test_the_commit_is_the_jobs_or_else_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +41,10 @@ def test_another_device_or_number_of_threads_is_named_and_nothing_else() -> None
         "device_model 'a CPU' before, 'a GPU' now, threads 1 before, 2 now"
     )
     assert differences({}, old) == "", "an older record does not say"
+
+
+def test_a_part_with_another_source_is_named_with_both_hashes() -> None:
+    old = {"sources": {"model": "ab", "task": "cd"}}
+    assert list(source_changes(old, {"sources": {"model": "ef", "task": "cd"}})) == [("model", "ab", "ef")]
+    assert list(source_changes({}, old)) == [], "an older record does not say"
+    assert list(source_changes(old, {})) == [], "what has no source has not changed"

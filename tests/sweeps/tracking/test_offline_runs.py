@@ -47,7 +47,7 @@ def test_a_trial_that_is_tried_again_has_every_row_once(
     if is_synced_between:
         wandb_sync(store.wandb_folder)
         assert epochs_of(wandb_server) == [1]
-    assert retry(store, [CONFIG.trial_id]) == 1 and offline_runs(store.wandb_folder) == set()
+    assert retry(store, {CONFIG.trial_id: 1}) == 1 and offline_runs(store.wandb_folder) == set()
     put(store, 3)
     complete(FLAT, store, "offline")
     assert offline_runs(store.wandb_folder) == {CONFIG.trial_id}

@@ -134,3 +134,13 @@ def test_a_mistake_in_a_spec_is_one_line_with_file_and_line(lab: Path, run_here:
     assert answer.returncode == 2
     assert answer.stderr.strip().splitlines() == [answer.stderr.strip()]
     assert answer.stderr.startswith("error: mine.yaml:5: optimizer: 'my_lab.asam:Asam': my_lab.asam has no Asam")
+
+
+def test_the_documented_wraps_take_steps(lab: Path) -> None:
+    """What the authors publish, by its own name and with a field under another one."""
+    usam = own(optimizer="my_lab.theirs:USAM", scheduler="own", rho=0.1, lower_bound=0.01)
+    ours = own(optimizer="usam", scheduler="polyak", rho=0.1, lower_bound=0.01)
+    a, b = (next(iter(train([one])))[0].history for one in (usam, ours))
+    assert a["train/loss"] == pytest.approx(b["train/loss"], rel=1e-4)
+    amsgrad = own(optimizer="my_lab.theirs:AMSGrad", scheduler="constant", lr=0.01, rho=None)
+    assert amsgrad.versions["optimizer"] == 2 and list(train([amsgrad]))[-1][0].outcome == "finished"

@@ -80,6 +80,32 @@ METHODS: dict[str, tuple[dict[str, Any], Loop]] = {
         {"optimizer": "sa-sam", "scheduler": "constant", "lr": 0.1},
         lambda p, x, b: loops.sasam(p, x, b, 0.1),
     ),
+    "adam": (
+        {"optimizer": "adam", "scheduler": "constant", "lr": 0.02, "weight_decay": 0.1,
+         "optimizer_options": {"beta1": 0.8, "beta2": 0.95, "eps": 1e-4}},
+        lambda p, x, b: loops.adam(p, x, b, 0.02, 0.8, 0.95, 1e-4, coupled=0.1),
+    ),
+    "adamw": (
+        {"optimizer": "adamw", "scheduler": "constant", "lr": 0.02, "weight_decay": 0.1},
+        lambda p, x, b: loops.adam(p, x, b, 0.02, decoupled=0.1),
+    ),
+    "usam on adam": (
+        {"optimizer": "usam", "base": "adam", "scheduler": "constant", "lr": 0.02, "rho": 0.2, "weight_decay": 0.1},
+        lambda p, x, b: loops.adam(p, x, b, 0.02, coupled=0.1, rho=0.2),
+    ),
+    "sam on adamw": (
+        {"optimizer": "sam", "base": "adamw", "scheduler": "constant", "lr": 0.02, "rho": 0.02, "weight_decay": 0.1,
+         "optimizer_options": {"beta1": 0.8}},
+        lambda p, x, b: loops.adam(p, x, b, 0.02, 0.8, decoupled=0.1, rho=0.02, normalised=True),
+    ),
+    "sgdw": (
+        {"optimizer": "sgdw", "scheduler": "constant", "lr": 0.02, "momentum": 0.9, "weight_decay": 0.1},
+        lambda p, x, b: loops.sgdw(p, x, b, 0.02, 0.9, 0.1),
+    ),
+    "usam on sgdw": (
+        {"base": "sgdw", "scheduler": "constant", "lr": 0.02, "rho": 0.2, "momentum": 0.9, "weight_decay": 0.1},
+        lambda p, x, b: loops.sgdw(p, x, b, 0.02, 0.9, 0.1, 0.2),
+    ),
 }  # fmt: skip
 
 

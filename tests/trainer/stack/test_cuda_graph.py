@@ -16,25 +16,8 @@ from polysweep.trainer.stack.cuda_graph import Replay
 from polysweep.trainer.train import train
 from tests.support import mini_cifar
 from tests.support.project import TINY
+from tests.support.recorder import Recorder
 from tests.support.training import by_row, configs
-
-
-class Recorder:
-    """Stands in for a CUDA graph: replays the work on the tensors it was captured with."""
-
-    def __init__(self) -> None:
-        self.captures = 0
-        self.replays = 0
-
-    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
-        self.captures += 1
-        work()  # a real capture runs the Python code too
-
-        def replay() -> None:
-            self.replays += 1
-            work()
-
-        return replay
 
 
 @pytest.mark.parametrize("width", [1, 3])
