@@ -1,9 +1,9 @@
-"""How W&B sweep files of a folder plan: as they are, with the printed `rename` block, and after `polysweep import`.
+"""How W&B sweep files of a folder plan: as they are, with the printed block, and after `polysweep import`.
 
     python tools/foreign_files.py FOLDER
 
-What W&B files do not say (task, model, optimizer, scheduler, and the rest of what `GIVEN` has) is given where it lacks, and
-what names a part of the user's own (`model: resnet50`) is replaced, so that what is counted is how the format is read.
+What is `GIVEN` is told to the import, in place of what the file may have: a W&B file names no task, and
+`model: resnet50` is a part of the user's own. So what is counted is how the format is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(folder: str) -> None:
         renamed = re.sub(r"^rename:.*\n(?:[ -].*\n)*", "", text + "\n", flags=re.MULTILINE) if block else text
         left = _problems(renamed + (block[0] if block else ""), data)
         counts["names are all read with the block"] += not any("unknown parameter" in line for line in left)
-        counts["plan with the block and what is missing"] += _imports(renamed + (block[0] if block else ""), unknown=False)
+        counts["plan with the block and what is missing"] += _imports(renamed + (block[0] if block else ""))
         translation = _translated(text)
         counts["plan after import, with what is missing"] += not translation
         for line in translation:
@@ -56,7 +56,7 @@ def main(folder: str) -> None:
 
 def _problems(text: str, data: Any) -> list[str]:
     """What is wrong with a file, a line each."""
-    count = COUNT if isinstance(data, dict) and data.get("method") != "grid" and "run_cap" not in data else None
+    count = COUNT if isinstance(data, dict) and data.get("method", "grid") != "grid" and "run_cap" not in data else None
     try:
         SweepSpec.parse(text, "file", "file", count=count)
     except SpecError as error:
@@ -72,17 +72,19 @@ def _translated(text: str) -> list[str]:
             left = translate(text, "file", "file", settings).left
         except SpecError as error:
             return [error.reason]
-        more = {name: value for name, value in NEEDED.items() if any(line.startswith(f"{name}: missing") for line in left)}
+        more = {
+            name: value for name, value in NEEDED.items() if any(line.startswith(f"{name}: missing") for line in left)
+        }
         if not more:
             break
         settings |= more
     return [line for line in left if "--count N" not in line]
 
 
-def _imports(text: str, *, unknown: bool) -> bool:
+def _imports(text: str) -> bool:
     """Whether a file with renamed names plans with what it lacks, without a name that is left out."""
     names = "\n".join(_problems(text, yaml.safe_load(text)))
-    return (unknown or "unknown parameter" not in names) and not _translated(text)
+    return "unknown parameter" not in names and not _translated(text)
 
 
 if __name__ == "__main__":

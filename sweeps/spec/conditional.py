@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parameter import Parameter
-from polysweep.sweeps.spec.proposals import in_our_case
+from polysweep.sweeps.spec.proposals import USUAL, in_our_case
 from polysweep.trainer.components.component import Component
 from polysweep.trainer.components.fields import fields_read, require_together
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.components.registry import CONDITIONAL
 from polysweep.trainer.errors import ConfigError
-
-USUAL: Final[Mapping[str, str]] = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "constant"}
-"""What a component that a spec lacks is taken to be, so that what else is wrong is found too."""
 
 Choice = tuple[Any, ...]
 """One value of each kind of component that varies."""

@@ -32,12 +32,21 @@ class Problems:
         self._errors.setdefault((error.line, error.reason), error)
 
     def replace(self, error: SpecError) -> None:
-        """A problem that was raised, instead of those of the same field at the same line, which say less of it."""
-        field = error.reason.partition(":")[0]
+        """A problem that was raised, instead of one at the same line that says the same of another value."""
+        if (error.line, error.reason) in self._errors:
+            return
+        rule = error.reason.partition(" (got ")[0]
         for key, other in list(self._errors.items()):
-            if other.line == error.line and other.reason.partition(":")[0] == field:
+            if other.line == error.line and other.reason.partition(" (got ")[0] == rule:
                 del self._errors[key]
         self.take(error)
+
+    def override(self, errors: Sequence[SpecError]) -> None:
+        """Problems instead of all others at their lines, which follow from them."""
+        lines = {error.line for error in errors}
+        self._errors = {key: error for key, error in self._errors.items() if error.line not in lines}
+        for error in errors:
+            self.take(error)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:

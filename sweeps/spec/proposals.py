@@ -20,6 +20,8 @@ LEAST_LIKENESS: Final = 0.85
 """Of two spellings, by difflib: `weigth_decay` is like `weight_decay`, and `test_batch_size` is not `batch_size`."""
 LEAST_LETTERS: Final = 5
 """`mode` is as like `model` as many a slip of the finger."""
+USUAL: Final[Mapping[str, str]] = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "constant"}
+"""What a component that a spec lacks is taken to be, so that what else is wrong is found too."""
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SPLITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("train", "training", "tr"), "train"),
@@ -46,11 +48,14 @@ def in_our_case(kind: str, name: Any) -> Any:
 
 
 def options_of(spaces: Sequence[Parameters]) -> list[str]:
-    """The options of all components that a sweep's parameters choose, as `model_options.hidden`."""
+    """The options of all components that a sweep's parameters choose, as `model_options.hidden`.
+
+    If they choose none of a kind, those of the usual one, which is what the sweep is told to add.
+    """
     options: dict[str, None] = {}
     for space in spaces:
         for kind in COMPONENT_FIELDS:
-            for name in (space[kind].grid or []) if kind in space else []:
+            for name in (space[kind].grid or []) if kind in space else [USUAL[kind]]:
                 try:
                     fields = component(kind, in_our_case(kind, name)).options.model_fields
                 except ConfigError:

@@ -52,7 +52,8 @@ class SweepSpec(SpecFields):
         `run_cap` of a search whose text has none; the spec's own text then has it. Raises `SpecError` with everything
         that is wrong, by line.
         """
-        data, lines = read_yaml(text, source, recorded=recorded)
+        misread: list[SpecError] = []
+        data, lines = read_yaml(text, source, recorded=recorded, misread=misread)
         where = Source(source, lines)
         if not isinstance(data, dict):
             raise where.error((), f"a sweep spec is a mapping, not {kind_of(data)}")
@@ -60,15 +61,15 @@ class SweepSpec(SpecFields):
         spec = read.validated(cls)
         if spec is not None:
             check_fields(spec, read.problems)
-        if spec is None or read.problems or read.reading.unknown:
-            raise report(data, where, stem, count)
+        if spec is None or misread or read.problems or read.reading.unknown:
+            raise report(data, where, stem, count, misread=misread)
         spec._source, spec._recorded, spec._notes, spec._title = where, recorded, tuple(read.notes), read.title
         spec._text = text if count is None else with_run_cap(text, count)
         try:
             check_metric(spec, [*spec.corners, *spec.kinds], where)
             check_metric_is_given(spec, data, where)
         except SpecError as error:
-            raise (error if recorded else report(data, where, stem, count, error)) from None
+            raise (error if recorded else report(data, where, stem, count, raised=error)) from None
         return spec
 
     @classmethod

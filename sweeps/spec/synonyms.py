@@ -85,14 +85,20 @@ GROUPS: Final[dict[str, int]] = {same_way(name): at for at, names in enumerate(_
 """By a name's letters, which group it belongs to."""
 
 
+_OF_COMPONENTS: Final = frozenset(GROUPS[kind] for kind in ("task", "model", "optimizer", "scheduler"))
+
+
 def readings(name: str) -> Iterator[str]:
-    """What a name may be without what says where it is used: itself first, then its ends, `a.b.lr` to `lr`."""
+    """What a name may be without what says where it is used: itself first, then its ends, `a.b.lr` to `lr`.
+
+    `train_model` asks whether to train it, so that of a name's words only numbers have a first one that can go.
+    """
     parts = re.split(r"[./]", name)
     for at in range(len(parts)):
         rest = ".".join(parts[at:])
         yield same_way(rest)
         first, separator, others = rest.partition("_") if "_" in rest else rest.partition("-")
-        if separator and first.lower() in _PREFIXES:
+        if separator and first.lower() in _PREFIXES and GROUPS.get(same_way(others)) not in _OF_COMPONENTS:
             yield same_way(others)
 
 

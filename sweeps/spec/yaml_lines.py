@@ -117,15 +117,18 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def read_yaml(text: str, source: str, *, recorded: bool = False) -> tuple[Any, dict[KeyPath, int]]:
+def read_yaml(
+    text: str, source: str, *, recorded: bool = False, misread: list[SpecError] | None = None
+) -> tuple[Any, dict[KeyPath, int]]:
     """The data and the 1-based line of every key and list item.
 
+    Values that YAML reads otherwise than they look are errors, collected in `misread` if that is given.
     Raises `SpecError` for what is not YAML, and for what YAML allows and a spec cannot mean; of a `recorded` spec,
     which an earlier version has accepted, values such as `yes` and `1:30` mean what they mean in YAML 1.1.
     """
     if len(text) > LARGEST_TEXT:
         raise SpecError(f"{source}:1: larger than {LARGEST_TEXT} characters, which no sweep spec is")
-    walk = _Walk(source, checks_words=not recorded)
+    walk = _Walk(source, misread, checks_words=not recorded)
     loader: _Loader | None = None
     try:
         loader = _Loader(text)
@@ -164,7 +167,8 @@ def with_run_cap(text: str, count: int) -> str:
 class _Walk:
     """A walk through the nodes of a document: collects lines, refuses what YAML allows and a spec cannot mean."""
 
-    def __init__(self, source: str, *, checks_words: bool) -> None:
+    def __init__(self, source: str, misread: list[SpecError] | None, *, checks_words: bool) -> None:
+        self._misread = misread
         self.lines: dict[KeyPath, int] = {}
         self._source = source
         self._checks_words = checks_words
@@ -181,7 +185,12 @@ class _Walk:
         if node.tag not in _TAGS:
             raise self._error(node, _reading(node))
         if isinstance(node, yaml.ScalarNode):
-            self._check_scalar(node)
+            try:
+                self._check_scalar(node)
+            except SpecError as error:
+                if self._misread is None:
+                    raise
+                self._misread.append(error)
             return
         if any(node is one for one in self._above):
             raise self._error(node, "an alias that contains itself")
@@ -246,7 +255,8 @@ class _Walk:
             raise self._error(node, f"{text}: YAML reads this word as {truth}; write {truth}, or quote the word")
 
     def _error(self, node: yaml.Node, message: str) -> SpecError:
-        return SpecError(f"{self._source}:{node.start_mark.line + 1}: {message}")
+        line = node.start_mark.line + 1
+        return SpecError(f"{self._source}:{line}: {message}", line, message)
 
 
 def _reading(node: yaml.Node) -> str:

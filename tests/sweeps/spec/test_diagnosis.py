@@ -81,3 +81,14 @@ def test_what_follows_from_another_problem_is_not_said() -> None:
     with pytest.raises(SpecError) as caught:
         parse(GOOD.replace("[0.1, 0.2]", "[]"))
     assert "missing" not in caught.value.shown
+
+
+def test_values_that_yaml_misreads_are_said_with_the_rest() -> None:
+    text = GOOD.replace("{value: 2}", "{value: on}").replace("[0.1, 0.2]", "[010, 1:30]") + "nothing: 1\n"
+    with pytest.raises(SpecError) as caught:
+        parse(text)
+    lines = caught.value.shown.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [
+        "file.yaml", "file.yaml:7", "file.yaml:7", "file.yaml:9", "file.yaml:15",
+    ]  # fmt: skip
+    assert all("YAML reads" in line for line in lines[1:4])

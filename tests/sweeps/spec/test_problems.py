@@ -22,9 +22,9 @@ def test_a_problem_alone_is_an_error_of_one_line() -> None:
     assert problems.report().shown == "f:3: a word: wrong in two lines"
 
 
-def test_what_the_expansion_says_replaces_what_is_said_of_the_same_field() -> None:
+def test_what_the_expansion_says_replaces_what_is_said_of_another_value() -> None:
     problems = Problems(Source("f", {("a",): 3}))
-    problems.add(("a",), "rho: too small")
+    problems.add(("a",), "rho: too small (got -2)")
     problems.add(("a",), "lr: too large")
     problems.replace(problems.where.error(("a",), "rho: too small (got -1)"))
     assert [error.reason for error in problems.errors] == ["lr: too large", "rho: too small (got -1)"]

@@ -22,7 +22,9 @@ def test_foreign_names_mean_ours(foreign: str, ours: str) -> None:
     assert [name for name in (*TrialConfig.model_fields, "hidden") if means(foreign, name)] == [ours]
 
 
-@pytest.mark.parametrize("name", ["decay", "step_size", "alpha", "gamma", "test_batch_size", "max_steps", "encoder_lr"])
+@pytest.mark.parametrize(
+    "name", ["decay", "step_size", "alpha", "gamma", "test_batch_size", "max_steps", "encoder_lr", "train_model"]
+)
 def test_names_that_may_mean_several_things_mean_nothing(name: str) -> None:
     assert not [ours for ours in TrialConfig.model_fields if means(name, ours)]
 
