@@ -107,13 +107,13 @@ def table(
 
     Of a random or bayes search without tuned parameters: a leaderboard of its points, and which parameters mattered.
     """
-    from polysweep.analysis.tables.formats import MOST, edge_warnings, render
+    from polysweep.analysis.tables.formats import edge_warnings, render
     from polysweep.analysis.tables.layout import Layout
 
     selection = _only(_select(name, store, cache, metric, epoch, select_by), only)
     fields = [split_fields(rows), split_fields(cols), split_fields(by)]
     layout = Layout.of(selection, *fields) if any(fields) else None
-    text = render(selection, format_, layout, intervals=intervals, most=None if all_ else MOST)
+    text = render(selection, format_, layout, intervals=intervals, all_points=all_)
     for warning in edge_warnings(selection):
         warn(warning)
     say(text)

@@ -31,12 +31,20 @@ if TYPE_CHECKING:
     from polysweep.analysis.figures.plots import plot_scores as plot_scores
     from polysweep.analysis.figures.plots import plot_stability as plot_stability
     from polysweep.analysis.figures.scores import robustness_scores as robustness_scores
+    from polysweep.analysis.figures.search_plots import plot_best_so_far as plot_best_so_far
+    from polysweep.analysis.figures.search_plots import plot_importance as plot_importance
+    from polysweep.analysis.figures.search_plots import plot_pair as plot_pair
+    from polysweep.analysis.figures.search_plots import plot_parameter as plot_parameter
     from polysweep.analysis.published.cells import load_published as load_published
     from polysweep.analysis.published.comparison import compare as compare
     from polysweep.analysis.report.html import write_report as write_report
     from polysweep.analysis.tables.choice import select as select
+    from polysweep.analysis.tables.importance import Importance as Importance
+    from polysweep.analysis.tables.importance import importance as importance
     from polysweep.analysis.tables.layout import Layout as Layout
     from polysweep.analysis.tables.layout import subtables as subtables
+    from polysweep.analysis.tables.leaderboard import Leaderboard as Leaderboard
+    from polysweep.analysis.tables.leaderboard import leaderboard as leaderboard
     from polysweep.analysis.tables.mean_std import long_table as long_table
     from polysweep.analysis.tables.mean_std import mean_std_table as mean_std_table
     from polysweep.analysis.tables.mean_std import row_verdicts as row_verdicts
@@ -79,11 +87,14 @@ _MODULES: Final = {
     "analysis.figures.gallery": ("figures",),
     "analysis.figures.plots": ("plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
     "analysis.figures.scores": ("robustness_scores",),
+    "analysis.figures.search_plots": ("plot_best_so_far", "plot_importance", "plot_pair", "plot_parameter"),
     "analysis.published.cells": ("load_published",),
     "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
     "analysis.tables.choice": ("select",),
+    "analysis.tables.importance": ("Importance", "importance"),
     "analysis.tables.layout": ("Layout", "subtables"),
+    "analysis.tables.leaderboard": ("Leaderboard", "leaderboard"),
     "analysis.tables.mean_std": ("long_table", "mean_std_table", "row_verdicts"),
     "analysis.tables.selection": ("Selection",),
     "analysis.tables.statistics": ("Sample", "compare_means", "mean_interval"),

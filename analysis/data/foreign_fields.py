@@ -35,6 +35,10 @@ FLOATS: Final = frozenset(
 )
 """The fields of our configs that are floats. Listed, so that reading results needs no code of the configs."""
 
+FEWEST_POINTS: Final = 10
+DRAWN: Final = 0.9
+"""The share of points with a value of their own from which on the values of a field look drawn."""
+
 
 def metric_of(address: Address, metric: str | None, goal: str | None, history: pa.Table) -> tuple[str, str]:
     """What selects, and in which direction.
@@ -97,6 +101,14 @@ def outcome_of(run: Mapping[str, Any], is_ours: bool) -> str:
     if state in ("finished", "failed"):
         return str(state)
     return "interrupted" if is_ours else "failed"  # crashed, killed, preempted: a launch of ours goes on with it
+
+
+def looks_drawn(configs: Sequence[Mapping[str, Any]], cell: Sequence[str]) -> bool:
+    """Whether the runs of a project are points of a search: some number is another one in nearly every point."""
+    points = {json.dumps([config.get(name) for name in cell], default=str) for config in configs}
+    values = [[config.get(name) for config in configs] for name in cell]
+    numbers = [column for column in values if all(type(value) in (int, float) for value in column)]
+    return len(points) >= FEWEST_POINTS and any(len(set(column)) >= DRAWN * len(points) for column in numbers)
 
 
 def columns_of(config: Mapping[str, Any], theirs: Mapping[str, str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from polysweep.analysis.data.foreign_fields import (
     columns_of,
     field_of,
     in_order,
+    looks_drawn,
     metric_of,
     origin_columns,
     origin_of_run,
@@ -142,8 +143,13 @@ def _of_project(fetched: _Fetched) -> RunSet:
     metric, goal = metric_of(address, request.metric, request.goal, fetched.history(None))
     tuned = tuple(request.tuned)
     cell = cell_fields(address, fetched.configs, tuned, request.ignore)
-    protocol = SelectionRule(address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping)
+    is_search = not tuned and looks_drawn(fetched.configs, cell)
+    protocol = SelectionRule(
+        address.name, metric, goal, cell, tuned, source=str(address), names=request.mapping, is_search=is_search
+    )
     fetched.order = in_order(fetched.configs, [*cell, *tuned, "seed"])
+    if is_search:  # in the order in which they began, as best so far needs it
+        fetched.order.sort(key=lambda at: str(fetched.runs[at].get("created")))
     rows = [
         _Row(fetched.ids[at], fetched.runs[at], fetched.configs[at], fetched.origins[at], fetched.lengths[at])
         for at in fetched.order

@@ -21,6 +21,7 @@ from polysweep.analysis.figures.files import NamedFigure, figure_name, require_k
 from polysweep.analysis.figures.lines import Looks, by_value, line_names
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
+from polysweep.analysis.figures.search_gallery import search_figures
 from polysweep.analysis.figures.styles import in_order, looks_of, one_at_a_time
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.selection import Selection, format_value
@@ -58,11 +59,14 @@ def figures(
 
     `tables`: how many tables have figures of their own, all for None. `cols`: the fields whose values name the lines,
     by default the scheduler; `by`: those of one figure each. All else that varies makes more figures, as in the tables.
+    Of a search without tuned parameters, unless `cols` or `by` are given, the figures of its points.
 
     Raises `UserError` for an unknown width or field, and for the radius in `cols` or `by`: it is the horizontal axis.
     """
     if width not in WIDTHS:
         raise UserError(f"--width: {width!r}; {expected(width, WIDTHS)}")
+    if selection.pulled.protocol.is_search and not (cols or by):
+        return one_at_a_time(search_figures(selection, WIDTHS[width]))
     layout = Layout.of(selection, None, cols, by)
     if layout.rows != ("rho",):
         option = "--cols" if "rho" in layout.cols else "--by"

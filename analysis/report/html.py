@@ -21,6 +21,7 @@ from polysweep.analysis.published.comparison import Compared, NothingToCompareEr
 from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
 from polysweep.analysis.tables.formats import edge_warnings, tables_of
 from polysweep.analysis.tables.layout import Layout, subtables
+from polysweep.analysis.tables.leaderboard_table import points_table, search_table
 from polysweep.analysis.tables.mean_std import (
     RowVerdict,
     caption,
@@ -39,6 +40,8 @@ PROVENANCE: Final = (
     "commit", "version.polysweep", "version.torch", "version.ray", "version.wandb", "version.python", "device",
     "device_model", "threads", "width", "numerics", "image", "sources",
 )  # fmt: skip
+MOST_POINTS: Final = 200
+"""Points of a search on the page; all are in the download."""
 MOST_TABLES: Final = 40
 """Tables with figures of their own; the numbers of all are in the download."""
 
@@ -71,7 +74,11 @@ def render_report(
     )
     protocol, runs = selection.pulled.protocol, selection.pulled.runs
     outcomes = runs["outcome"].value_counts()
-    layout = Layout.of(selection)
+    layout, is_search = Layout.of(selection), protocol.is_search
+    if is_search:
+        tables = [_table(search_table(selection, MOST_POINTS))]
+    else:
+        tables = [_table(table) for table in tables_of(selection, layout, verdicts=False)]
     compared, beside, without = None, None, ""
     if published is not None:
         try:
@@ -93,9 +100,10 @@ def render_report(
         stalled=int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0,
         cost=cost(runs),
         warnings=[*edge_warnings(selection), *([without] if without else [])],
-        verdicts=_verdicts(selection, layout),
-        tables=[_table(table) for table in tables_of(selection, layout, verdicts=False)],
-        numbers=_download(long_table(selection)),
+        verdicts=[] if is_search else _verdicts(selection, layout),
+        tables=tables,
+        is_search=is_search,
+        numbers=_download(points_table(selection) if is_search else long_table(selection)),
         plots=_plots(selection, beside),
         most_tables=MOST_TABLES,
         compared=None if compared is None else _compared(compared),

@@ -83,6 +83,10 @@ class _Panels:
         varying = [name for name in (*protocol.cell, *protocol.tuned) if name in self._pulled.runs]
         panels = [self._points("rho", log=False)] if "rho" in self._pulled.runs else []
         panels += [self._points(name, log=True) for name in ("lr", "gamma_b") if name in protocol.cell + protocol.tuned]
+        if protocol.is_search:
+            logs = protocol.log_fields or ()
+            panels = [self._points(name, log=name in logs) for name in varying]
+            panels.append(wr.ParameterImportancePlot(with_respect_to=self._theirs(metric)))
         if varying:
             axes = [*(wr.Config(self._theirs(name)) for name in varying), wr.SummaryMetric(self._theirs(metric))]
             columns = [wr.ParallelCoordinatesPlotColumn(metric=one) for one in axes]

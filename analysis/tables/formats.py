@@ -33,12 +33,12 @@ def render(
     layout: Layout | None = None,
     *,
     intervals: bool = False,
-    most: int | None = MOST,
+    all_points: bool = False,
 ) -> str:
     """The tables of a selection as text, with `intervals` of the means within the cells (the CSV always has them).
 
-    Of a search without tuned parameters, unless a layout is asked for, the leaderboard: its first `most` points, all
-    for None; the CSV has all.
+    Of a search without tuned parameters, unless a layout is asked for, the leaderboard: its first 20 points, or
+    `all_points`; the CSV has all.
 
     Raises `UserError` for an unknown format.
     """
@@ -48,7 +48,7 @@ def render(
     if format_ == "csv":
         return to_csv(points_table(selection) if is_ranked else long_table(selection)).rstrip("\n")
     if is_ranked:
-        return WRITERS[format_](search_table(selection, most, intervals=intervals))
+        return WRITERS[format_](search_table(selection, None if all_points else MOST, intervals=intervals))
     layout = layout or Layout.of(selection)
     return "\n\n".join(WRITERS[format_](table) for table in tables_of(selection, layout, intervals=intervals))
 

@@ -31,7 +31,7 @@ SHUFFLES: Final = 5
 RANDOM_STATE: Final = 0
 UNTESTED: Final = {
     "n": 0, "spearman": math.nan, "p_spearman": math.nan, "share": math.nan, "p_share": math.nan, "best": "",
-    "reason": "",
+    "is_inside": False, "reason": "",
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ class Importance(Displayed):
         if not self.is_predictive:
             return "importance: not shown, a forest does not predict the ranks of points that it has not seen"
         return (
-            f"importance: by how much less a forest explains of the variance of the ranks, now {self.explained:.0%}, if "
+            f"importance: how much less of the variance of the ranks a forest explains, now {self.explained:.0%}, if "
             f"the values of the parameter are shuffled ({FOLDS}-fold cross-validation, {TREES} trees)"
         )
 
@@ -91,14 +91,17 @@ def importance(board: Leaderboard) -> Importance:
 
     The ranks of the points are compared with the values of each parameter, so that neither the scale of the metric nor
     of the parameter matters. Of a number two tests: Spearman's, which finds that more is better or worse, and an F test
-    of a parabola in ranks, which finds an optimum inside; of words Kruskal and Wallis' test. If no parameter matters, at most one sweep in twenty is said to have one that does. A permutation importance, by
-    extremely randomized trees (Geurts et al., 2006), is shown if the trees predict points that they have not seen:
-    Spearman's correlation is above 0, one-sided p < 0.05.
+    of a parabola in ranks, which finds an optimum inside; of words Kruskal and Wallis' test. If no parameter matters,
+    at most one sweep in twenty is said to have one that does. A permutation importance, by extremely randomized trees
+    (Geurts et al., 2006), is shown if the trees predict points that they have not seen: Spearman's correlation is above
+    0, one-sided p < 0.05.
     """
     selection, ranked = board.selection, board.ranked
     name, metric = selection.pulled.protocol.name, selection.by
     n, points = len(ranked), len(board.points)
-    empty = pd.DataFrame(columns=["parameter", *UNTESTED, "importance", "verdict"]).drop(columns="reason")
+    empty = pd.DataFrame(columns=["parameter", *UNTESTED, "importance", "verdict"]).drop(
+        columns=["is_inside", "reason"]
+    )
     if n < FEWEST:
         return Importance(name, metric, empty, n, points, math.nan, False, f"{FEWEST} points with all results needed")
     from scipy.stats import rankdata
@@ -114,9 +117,9 @@ def importance(board: Leaderboard) -> Importance:
     explained, is_predictive, drops = _forest(usable, worse) if usable else (math.nan, False, {})
     for row in rows:
         row["importance"] = drops.get(row["parameter"], math.nan) if is_predictive else math.nan
-        row["verdict"] = _verdict(row, metric, sign)
+        row["verdict"] = _verdict(row, sign)
     rows.sort(key=lambda row: (-np.nan_to_num(row["importance"], nan=-1.0), _smallest(row)))
-    frame = pd.DataFrame(rows).drop(columns="reason").astype({"n": int})
+    frame = pd.DataFrame(rows).drop(columns=["is_inside", "reason"]).astype({"n": int})
     return Importance(name, metric, frame, n, points, explained, is_predictive)
 
 
@@ -152,7 +155,8 @@ def _tested(values: Sequence[Any], worse: np.ndarray, sign: int) -> dict[str, An
     best = min(dict.fromkeys(groups), key=lambda label: ranks[groups == label].mean())
     inside = [value for value, label in zip(own, groups, strict=True) if label == best]
     ends = f"{min(inside):.3g} to {max(inside):.3g}" if are_numbers and min(inside) < max(inside) else ""
-    return row | {"share": share, "p_share": p, "best": ends or value_text(inside[0])}
+    is_inside = are_numbers and min(own) < min(inside) and max(inside) < max(own)
+    return row | {"share": share, "p_share": p, "best": ends or value_text(inside[0]), "is_inside": is_inside}
 
 
 def _parabola(places: np.ndarray, ranks: np.ndarray) -> tuple[float, float]:
@@ -179,7 +183,7 @@ def _groups(values: Sequence[Any], are_numbers: bool) -> np.ndarray:
     if not are_numbers or len(set(values)) <= QUARTERS:
         places = {value: at for at, value in enumerate(dict.fromkeys(values))}
         return np.array([places[value] for value in values])
-    return np.minimum((rankdata(values) - 1) * QUARTERS // len(values), QUARTERS - 1)
+    return np.asarray(np.minimum((rankdata(values) - 1) * QUARTERS // len(values), QUARTERS - 1))
 
 
 def _correct(rows: Sequence[dict[str, Any]]) -> None:
@@ -194,10 +198,10 @@ def _smallest(row: Mapping[Any, Any]) -> float:
     return min([p for p in (row["p_spearman"], row["p_share"]) if not math.isnan(p)], default=math.inf)
 
 
-def _verdict(row: Mapping[str, Any], metric: str, sign: int) -> str:
+def _verdict(row: Mapping[str, Any], sign: int) -> str:
     if row["reason"]:
         return f"not tested: {row['reason']}"
-    if row["p_spearman"] < LEVEL:
+    if row["p_spearman"] < LEVEL and not (row["is_inside"] and row["p_share"] < row["p_spearman"]):
         is_more_better = row["spearman"] * -sign > 0
         return f"shown: {'larger' if is_more_better else 'smaller'} is better"
     if row["p_share"] < LEVEL:

@@ -58,10 +58,8 @@ class Leaderboard(Displayed):
     def headline(self) -> str:
         """`made: test/top1 at the best epoch, 30 points, 24 with all results`."""
         selection = self.selection
-        name, some = (
-            selection.pulled.protocol.name,
-            "1 point" if len(self.points) == 1 else f"{len(self.points)} points",
-        )
+        some = "1 point" if len(self.points) == 1 else f"{len(self.points)} points"
+        name = selection.pulled.protocol.name
         return f"{name}: {selection.metric} at the {selection.epoch} epoch, {some}, {len(self.ranked)} with all results"
 
     def overview(self) -> pd.DataFrame:
@@ -82,8 +80,9 @@ def leaderboard(selection: Selection) -> Leaderboard:
     protocol = selection.pulled.protocol
     fields = [*protocol.cell, *protocol.tuned]
     runs = _runs_by_point(selection, fields)
-    rows = []
-    for row in selection.candidates.to_dict("records"):
+    rows: list[dict[str, Any]] = []
+    for candidate in selection.candidates.to_dict("records"):
+        row = {str(name): value for name, value in candidate.items()}
         place, members = runs[_key(row, fields)]
         row["lacking"] = row["seeds"] - row["scored"] - row["lost"]
         row |= {"state": _state(members), "point": place}

@@ -73,4 +73,7 @@ def remarks(config: TrialConfig) -> list[str]:
         )
     if config.scheduler == "cosine" and config.epochs == 1:
         texts.append("scheduler cosine with epochs 1 is the constant step size lr")
+    for name in {"adamw", "sgdw"} & {config.optimizer, config.base}:
+        if not config.weight_decay:
+            texts.append(f"{name} with weight_decay 0 is {name.removesuffix('w')}; torch's AdamW has 0.01 by default")
     return texts

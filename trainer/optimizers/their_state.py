@@ -36,15 +36,14 @@ def memory(theirs: Any, parameters: Sequence[nn.Parameter]) -> dict[str, Any]:
 
 def recall(theirs: Any, content: Mapping[str, Any], parameters: Sequence[nn.Parameter]) -> None:
     """Put back what `memory` took out: groups in place, as several optimizers may share them."""
-    device = parameters[0].device
     if hasattr(theirs, "state"):
         theirs.state.clear()
-        theirs.state.update({parameters[n]: on(device, value) for n, value in content["parameters"].items()})
-        theirs.state.update(on(device, content["state"]))
+        theirs.state.update({parameters[n]: value for n, value in content["parameters"].items()})
+        theirs.state.update(content["state"])
     for group, values in zip(getattr(theirs, "param_groups", []), content["groups"], strict=True):
-        group.update(on(device, values))
+        group.update(values)
     for name, value in content["attributes"].items():
-        setattr(theirs, name, on(device, value))
+        setattr(theirs, name, value)
     for name, inner in _inner(theirs):
         recall(inner, content["inner"][name], parameters)
 
@@ -80,17 +79,6 @@ def plain(value: Any, place: str) -> Any:
         return value.detach()
     kinds = (kind for kind in (bool, int, float, str) if isinstance(value, kind))
     return next((kind(value) for kind in kinds), None)
-
-
-def on(device: Any, value: Any) -> Any:
-    """Tensors moved to the device, in lists and dicts too; a tensor () stays on the CPU, where torch counts steps."""
-    if isinstance(value, Tensor):
-        return value.to(device) if value.dim() else value
-    if isinstance(value, dict):
-        return {key: on(device, item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(on(device, item) for item in value)
-    return value
 
 
 def _attributes(theirs: Any) -> Iterator[tuple[str, Any]]:

@@ -119,7 +119,12 @@ class Wrapped(Optimizer):
 
     def load(self, saved: Tensor) -> None:
         """Go on from what `save` returned."""
-        content = torch.load(io.BytesIO(saved.cpu().numpy().tobytes()), weights_only=True)
+
+        def place(storage: Any, location: str) -> Any:
+            on_cpu = location == "cpu" or self.parameters[0].device.type == "cpu"  # step counts are there on a GPU too
+            return storage if on_cpu else storage.cuda(self.parameters[0].device.index)
+
+        content = torch.load(io.BytesIO(saved.cpu().numpy().tobytes()), map_location=place, weights_only=True)
         recall(self.theirs, content, self.parameters)
 
 

@@ -146,3 +146,23 @@ def test_interrupted_runs_are_missing_as_in_the_store(wandb_server: Wandb, tmp_p
     assert "8 interrupted" in counts(pulled)
     text = render(select(pulled), "markdown")
     assert text == render(select(made), "markdown") and "missing" in text and "failed" not in text
+
+
+def test_runs_with_a_number_of_their_own_each_are_the_points_of_a_search(wandb_server: Wandb, tmp_path: Path) -> None:
+    lrs = [0.001 * 1.5**at for at in (5, 3, 11, 0, 8, 2, 9, 1, 7, 4, 10, 6)]
+    wandb_server.load(
+        "p",
+        [a_run(f"r{at}", [{"acc": 0.5 + lr}], {"lr": lr, "act": "ab"[at % 2], "seed": 0}) for at, lr in enumerate(lrs)],
+    )
+    pulled = pull(ADDRESS, cache=tmp_path, metric="acc")
+    assert pulled.protocol.is_search and set(pulled.runs["trial_id"]) == {f"r{at}" for at in range(12)}
+    text = render(select(pulled), "markdown")
+    assert text.splitlines()[2].startswith("| rank") and "lr: shown: larger is better" in text
+    assert not pull(ADDRESS, cache=tmp_path, metric="acc", tuned="lr").protocol.is_search
+
+
+def test_a_grid_of_few_values_is_no_search() -> None:
+    configs = [{"lr": lr, "act": act} for lr in (0.1, 0.2, 0.3, 0.4) for act in "abc"]
+    assert not fields.looks_drawn(configs, ["lr", "act"])
+    assert not fields.looks_drawn([{"lr": 0.1 * at} for at in range(5)], ["lr"]), "too few to tell"
+    assert not fields.looks_drawn([{"folder": f"run-{at}"} for at in range(20)], ["folder"]), "words are not drawn"

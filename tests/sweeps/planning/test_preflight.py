@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.planning.preflight import data_folder
+from polysweep.sweeps.planning.preflight import data_folder, remarks
+from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
 from tests.support.specs import GOOD
 
@@ -22,6 +23,21 @@ def test_what_may_not_be_meant_is_warned_of(run_here: Run, tmp_path: Path) -> No
     answer = run_here("plan", "file.yaml")
     assert answer.returncode == 0
     assert answer.stderr.count("warning: momentum with scheduler polyak: the step size is derived") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "warns"),
+    [
+        ({"optimizer": "adamw"}, True),
+        ({"optimizer": "sam", "base": "adamw", "rho": 0.1}, True),
+        ({"optimizer": "sgdw", "momentum": 0.9}, True),
+        ({"optimizer": "adamw", "weight_decay": 0.01}, False),
+        ({"optimizer": "adam"}, False),
+    ],
+)
+def test_decoupled_weight_decay_of_zero_is_warned_of(changes: dict[str, object], warns: bool) -> None:
+    config = TrialConfig.parse({"task": "digits", "model": "mlp", "scheduler": "constant", "lr": 0.01, **changes})
+    assert any("with weight_decay 0 is" in text for text in remarks(config)) == warns
 
 
 def test_the_folder_of_the_data_is_the_options_then_the_specs_and_absolute(
