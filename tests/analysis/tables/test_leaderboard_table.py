@@ -23,7 +23,12 @@ def test_a_search_is_a_leaderboard_in_every_format(searched: Selection) -> None:
     lines = text.splitlines()
     assert lines[2].split("|")[1].strip() == "rank" and "ranked by test/top1 (maximize)" in lines[0]
     assert len([line for line in lines if line.startswith("| ")]) == 21 and "... and 10 more: --all" in lines
-    assert "momentum: shown: larger is better" in text and "without rank" in text and "lr: " in text
+    assert (
+        "which parameters mattered for test/top1, n = " in text
+        and "  momentum: " in text
+        and "without rank" in text
+        and "lr: " in text
+    )
     assert len([line for line in render(selection, "markdown", all_points=True).splitlines() if line[:2] == "| "]) == 31
     assert all(render(selection, name) for name in FORMATS)
     assert "[" in str(search_table(selection, 1, intervals=True).rows[0][1])
