@@ -44,8 +44,7 @@ def main() -> None:
         if interruption.signal:  # it can interrupt anything anywhere, and become another error
             interruption.exit()
         if isinstance(error, UserError):
-            message = printable(" ".join(str(error).splitlines()))  # one line, whatever a user's code says
-            print(f"error: {message}", file=sys.stderr)
+            print(f"error: {printable(error.shown)}", file=sys.stderr)
             if interruption.lost:
                 interruption.exit()
             sys.exit(2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -221,8 +222,8 @@ def _spec(spec: Spec) -> SweepSpec:
     except yaml.representer.RepresenterError as error:
         raise UserError(f"spec: expected words, numbers, lists and dicts, not {brief(error.args[-1])}") from None
     except SpecError as error:
-        message = str(error).removeprefix("spec:").partition(": ")[2]  # without a line: a dict has none
-        raise SpecError(f"spec: {message}") from None
+        message = re.sub(r"^spec:\d+: ", "spec: ", str(error), flags=re.MULTILINE)  # a dict has no lines
+        raise type(error)(message) from None
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from polysweep.trainer.components.component import AUGMENTATIONS, REQUIRED, Component, load
@@ -246,6 +255,22 @@ _SHARED: Final = (
     "augmentation",
     "optimizer_options",
 )
+
+
+@lru_cache(maxsize=64)
+def _adapter(name: str) -> TypeAdapter[Any]:
+    info = TrialConfig.model_fields[name]
+    annotation: Any = info.annotation
+    return TypeAdapter(Annotated[annotation, *info.metadata] if info.metadata else annotation)
+
+
+def check_field(name: str, value: Any) -> ConfigError | None:
+    """What is wrong with a value of a field by itself."""
+    try:
+        _adapter(name).validate_python(value)
+    except ValidationError as error:
+        return _first([{**error.errors()[0], "loc": (name,)}])
+    return None
 
 
 def radius_schedules() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The commands around a sweep: train, plan, launch, submit, status, stop, logs, sync."""
+"""The commands around a sweep: train, plan, import, launch, submit, status, stop, logs, sync."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from polysweep.sweeps.commands.options import (
     DEFAULT_STORE,
+    CountOption,
     DataOption,
     InsecureOption,
     JsonOption,
@@ -63,14 +64,18 @@ def train(
 
 @app.command()
 def plan(
-    spec: SpecArgument, store: StoreOption = DEFAULT_STORE, data_dir: DataOption = None, as_json: JsonOption = False
+    spec: SpecArgument,
+    store: StoreOption = DEFAULT_STORE,
+    data_dir: DataOption = None,
+    count: CountOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a launch would do: cells, trials by state, stacks, time and cost. Starts and writes nothing."""
     from polysweep.sweeps.commands.plan import plan_launch
     from polysweep.sweeps.commands.printing import show_plan
     from polysweep.sweeps.spec.spec import SweepSpec
 
-    planned = plan_launch(SweepSpec.load(spec), open_store(store), data_dir)
+    planned = plan_launch(SweepSpec.load(spec, count=count), open_store(store), data_dir)
     for warning in planned.warnings:
         warn(warning)
     if as_json:
@@ -80,12 +85,31 @@ def plan(
     show_plan(planned.plan, planned.extension, planned.estimate)
 
 
+@app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where the spec is written. [default: standard output]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter that the file lacks, or that replaces its own."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that --out names.")] = False,
+) -> None:
+    """Translate a W&B sweep file into a spec; what has no meaning here becomes a comment that says why."""
+    from polysweep.sweeps.commands.import_file import import_sweep
+
+    import_sweep(file, out, settings or [], force=force)
+
+
 @app.command()
 def launch(
     spec: SpecArgument,
     store: StoreOption = DEFAULT_STORE,
     wandb: WandbOption = None,
     data_dir: DataOption = None,
+    count: CountOption = None,
     address: Annotated[
         str | None,
         typer.Option("--address", help="A Ray cluster: auto or ray://HOST:10001. [default: a Ray of its own]"),
@@ -106,7 +130,7 @@ def launch(
     from polysweep.trainer.wandb_runs import resolve_mode
 
     options = LaunchOptions(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
-    sweep, place = SweepSpec.load(spec), _writable(store)
+    sweep, place = SweepSpec.load(spec, count=count), _writable(store)
     if address is None:
         raise typer.Exit(start(sweep, place, options))
     from polysweep.sweeps.scheduling.ray_environment import prepare
@@ -124,6 +148,7 @@ def submit(
     store: StoreOption = DEFAULT_STORE,
     wandb: WandbOption = None,
     data_dir: DataOption = None,
+    count: CountOption = None,
     requirements: Annotated[
         Path | None, typer.Option("--requirements", help="A file of packages that the nodes lack.")
     ] = None,
@@ -135,7 +160,7 @@ def submit(
     from polysweep.sweeps.scheduling.ray_environment import prepare
     from polysweep.sweeps.spec.spec import SweepSpec
 
-    sweep = SweepSpec.load(spec)
+    sweep = SweepSpec.load(spec, count=count)
     flags = [flag for flag, is_set in (("--extend", extend), ("--retry-failed", retry_failed)) if is_set]
     prepare(address, insecure)
     from polysweep.sweeps.cluster.submit import submit as submit_job

@@ -121,8 +121,7 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 
 def warnings(spec: SweepSpec) -> list[str]:
     """What is allowed but probably not intended."""
-    texts = [f"ignored: {', '.join(spec.ignored)} (polysweep has its own trainer)"] if spec.ignored else []
-    texts += remarks_on_spec(spec)
+    texts = [*spec.notes, *remarks_on_spec(spec)]
     better = {direction_of(component("task", config.task), spec.metric.name) for config in [*spec.kinds, *spec.corners]}
     if better and spec.metric.goal not in better and None not in better:
         texts.append(f"metric {spec.metric.name!r} has the goal {spec.metric.goal}, but its task says {better.pop()}")

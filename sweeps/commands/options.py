@@ -47,6 +47,10 @@ DataOption = Annotated[
         help="Folder of the data sets. [default: launch.data_dir, else ./polysweep-data]",
     ),
 ]
+CountOption = Annotated[
+    int | None,
+    typer.Option("--count", min=1, help="Trials in all of a random or bayes sweep whose spec has no run_cap."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]

@@ -55,6 +55,7 @@ def _changes(old: Sweep, new: SweepSpec) -> list[str]:
     changes = [
         f"{name}: {before} -> {after}"
         for name, before, after in (
+            ("name as written", was.title or old.name, now.title or new.name),
             ("method", was.method, now.method),
             ("metric.name", was.metric.name, now.metric.name),
             ("metric.goal", was.metric.goal, now.metric.goal),

@@ -1,4 +1,4 @@
-"""What must hold between the keys of a spec: each check raises `SpecError` at the line of the offending key."""
+"""What must hold between the keys of a spec: every check collects its problems at the lines of the offending keys."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
 from polysweep.sweeps.spec.fields import Launch, Metric, SpecFields
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import MAX_TRIALS, Parameters
+from polysweep.sweeps.spec.problems import Problems
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError
 from polysweep.trainer.components.options import MAX_STACK
 from polysweep.trainer.components.plugins import component, metrics_of
@@ -22,15 +24,16 @@ _NESTED: Final[Mapping[str, type[BaseModel]]] = {"launch": Launch, "metric": Met
 """The keys whose value is a mapping with keys of its own."""
 
 
-def check_fields(spec: SpecFields, where: Source) -> None:
+def check_fields(spec: SpecFields, problems: Problems) -> None:
     """Everything that can be checked before the spec is expanded."""
-    _check_tuned(spec, where)
-    _check_variants(spec, where)
+    _check_tuned(spec, problems)
+    _check_variants(spec, problems)
     for path, parameters in _parameters_by_path(spec):
-        _check_method(spec, path, parameters, where)
-    _check_number_of_trials(spec, where)
+        _check_method(spec, path, parameters, problems)
+    with problems.collecting():
+        _check_number_of_trials(spec, problems.where)
     if spec.by_points and spec.launch.stack not in ("auto", 1, len(spec.seeds)):
-        raise where.error(
+        problems.add(
             ("launch", "stack"),
             f"launch.stack: {spec.launch.stack}, but with bayes or early_terminate a stack is one point with its "
             f"{len(spec.seeds)} seeds; leave it out, or use 1",
@@ -52,7 +55,7 @@ def check_metric(spec: SpecFields, configs: Iterable[TrialConfig], where: Source
 
 def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Source) -> None:
     """A search must not optimize a metric that nobody has chosen."""
-    if "metric" in data:
+    if data.get("metric") is not None:
         return
     for key, what, is_used in (
         ("method", "method 'bayes'", spec.method == "bayes"),
@@ -62,36 +65,35 @@ def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Sour
             raise where.error((key,), f"{what} requires a 'metric': {{name: ..., goal: maximize or minimize}}")
 
 
-def validation_error(error: ValidationError, where: Source) -> SpecError:
-    """The first thing that pydantic refuses in a spec, in one line."""
-    first = error.errors()[0]
-    path: KeyPath = first["loc"]
-    if first["type"] == "extra_forbidden":
+def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
+    """What pydantic refuses in a spec, in one line."""
+    path: KeyPath = problem["loc"]
+    if problem["type"] == "extra_forbidden":
         keys = list(_NESTED[str(path[0])].model_fields)
         return where.error(path, f"unknown key {brief(path[-1])} under {path[0]!r}; {expected(path[-1], keys)}")
     if path[:2] == ("launch", "stack"):
         return where.error(
-            path,
-            f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(first['input'])}",
+            ("launch", "stack"),
+            f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(problem['input'])}",
         )
     name = ".".join(str(part) for part in path)
-    got = "" if first["type"] == "missing" else f" (got {brief(first['input'])})"
-    return where.error(path, f"{name}: {first.get('ctx', {}).get('error') or first['msg']}{got}")
+    got = "" if problem["type"] == "missing" else f" (got {brief(problem['input'])})"
+    return where.error(path, f"{name}: {problem.get('ctx', {}).get('error') or problem['msg']}{got}")
 
 
-def _check_tuned(spec: SpecFields, where: Source) -> None:
+def _check_tuned(spec: SpecFields, problems: Problems) -> None:
     for index, name in enumerate(spec.tuned):
         if name not in spec.written or name == "seed":
-            raise where.error(
+            problems.add(
                 ("tuned", index),
                 f"tuned: {brief(name)} is not a parameter of this sweep; {expected(name, spec.written)}",
             )
 
 
-def _check_variants(spec: SpecFields, where: Source) -> None:
+def _check_variants(spec: SpecFields, problems: Problems) -> None:
     for index, variant in enumerate(spec.variants):
         for name in variant.keys() & spec.parameters.keys():
-            raise where.error(
+            problems.add(
                 ("variants", index, name),
                 f"{name!r} is both in 'parameters' and in a variant; give it once",
             )
@@ -103,19 +105,19 @@ def _parameters_by_path(spec: SpecFields) -> Iterator[tuple[KeyPath, Parameters]
         yield ("variants", index), variant
 
 
-def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, where: Source) -> None:
+def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, problems: Problems) -> None:
     """Whether every entry fits the method."""
     for name, parameter in parameters.items():
         if spec.method == "grid" and parameter.grid is None:
-            raise where.error(
+            problems.add(
                 (*path, name),
                 f"{name!r}: the values of {parameter.kind} cannot be listed, and a grid needs {{value: x}} or "
                 "{values: [x, ...]}; or use method: random",
             )
         if spec.method != "random" and parameter.probabilities is not None:
-            raise where.error((*path, name), f"{name!r}: 'probabilities' are for method: random only; leave them out")
+            problems.add((*path, name), f"{name!r}: 'probabilities' are for method: random only; leave them out")
         if spec.method == "bayes" and name == "seed":
-            raise where.error((*path, name), "'seed' is not searched; use seeds")
+            problems.add((*path, name), "'seed' is not searched; use seeds")
 
 
 def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
@@ -124,7 +126,8 @@ def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
     if spec.run_cap is None and spec.method != "grid":
         raise where.error(
             ("method",),
-            f"method {spec.method!r} requires run_cap (total number of trials); without it the sweep never ends",
+            f"method {spec.method!r} requires run_cap (total number of trials), here or as --count N; without it the "
+            "sweep never ends",
         )
     if spec.run_cap is not None and spec.run_cap % seeds:
         low = spec.run_cap - spec.run_cap % seeds

@@ -163,12 +163,13 @@ def _trial_at(
     try:
         return trial_of(values, variant, recorded=recorded)
     except ConfigError as error:
-        raise where.error(_path_of(spec, error.key, variant, values), str(error)) from None
+        raise where.error(path_of(spec, error.key, variant, values), str(error)) from None
 
 
-def _path_of(spec: SpecFields, name: str, variant: int, values: Mapping[str, Any]) -> KeyPath:
-    """Where in the file a field is given; a missing one would belong in the variant."""
+def path_of(spec: SpecFields, name: str, variant: int, values: Mapping[str, Any]) -> KeyPath:
+    """Where in the file a field is given, of all options the first; a missing one would belong in the variant."""
     key = name if name in values else name.split(".", maxsplit=1)[0]
+    key = next((one for one in values if one.startswith(f"{key}.")), key)
     if key in spec.variants[variant] or key not in values:
         return "variants", variant, key
     return "parameters", key

@@ -13,8 +13,10 @@ from polysweep.sweeps.spec.sweep import NAME_PATTERN, Selector
 from polysweep.trainer.components.options import Count, PathText, Width, number
 from polysweep.trainer.history import METRICS
 
-IGNORED: Final = ("program", "command")
-"""Keys of a W&B sweep that mean nothing here: polysweep has its own trainer."""
+IGNORED: Final = ("program", "command", "kind", "controller", "job", "image_uri", "apiVersion", "scheduler")
+"""Keys of a W&B sweep that mean nothing here: polysweep has its own trainer, searches and cluster."""
+IMPUTE: Final = ("impute", "impute_while_running")
+"""Keys of W&B's metric for its own search."""
 
 Amount = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -36,9 +38,11 @@ class Metric(Selector, Strict):
     """What selects the best epoch and the tuned parameters."""
 
     name: Annotated[str, Field(examples=list(METRICS))]  # a history column that the tasks measure: checks.check_metric
-    goal: Literal["maximize", "minimize"]
+    goal: Literal["maximize", "minimize"]  # W&B's default, minimize, is filled in by `reading`
     target: Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)] | None = None
     """Once a trial reaches it, no further trial is started."""
+    impute: Any = None  # of W&B; here a point that fails counts as worse than all others
+    impute_while_running: Any = None
 
 
 class Launch(Strict):
@@ -62,7 +66,7 @@ class Launch(Strict):
 class SpecFields(Strict):
     """The keys of a spec file, each value checked by itself."""
 
-    name: Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$")]
+    name: Annotated[str, Field(pattern=f"^{NAME_PATTERN.pattern}$"), WithJsonSchema({"type": "string"})]
     method: Literal["grid", "random", "bayes"] = "grid"
     metric: Metric = Metric(name="test/top1", goal="maximize")
     parameters: Parameters
@@ -72,18 +76,26 @@ class SpecFields(Strict):
     run_cap: Count | None = None  # total number of trials
     early_terminate: Hyperband | None = None
     search_seed: Whole = 0  # of random draws and of bayes
-    rename: dict[str, str] = {}  # foreign parameter names: `{learning_rate: lr}`
+    rename: dict[str, str] = {}  # foreign names of parameters, options and the metric: `{learning_rate: lr}`
     description: str | None = None
     project: str | None = None  # of W&B, unless WANDB_PROJECT is set
     entity: str | None = None  # of W&B, unless WANDB_ENTITY is set
+    count: Any = None  # taken for `run_cap` where that is missing
     program: Any = None
     command: Any = None
+    kind: Any = None
+    controller: Any = None
+    job: Any = None
+    image_uri: Any = None
+    apiVersion: Any = None  # noqa: N815  # W&B's spelling
+    scheduler: Any = None  # of W&B Launch; a scheduler of the step size is a parameter
     launch: Launch = Launch()
 
     @property
     def ignored(self) -> list[str]:
         """The keys in the file that mean nothing here."""
-        return [key for key in IGNORED if getattr(self, key) is not None]
+        keys = [key for key in IGNORED if getattr(self, key) is not None]
+        return keys + [f"metric.{key}" for key in IMPUTE if getattr(self.metric, key) is not None]
 
     @property
     def space(self) -> Space:

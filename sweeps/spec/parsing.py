@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import ValidationError
 
 from polysweep.sweeps.spec.parameter import Distribution, Parameter
+from polysweep.sweeps.spec.problems import Problems
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, kind_of
 from polysweep.trainer.config import OPTION_FIELDS, TrialConfig
 from polysweep.trainer.errors import expected
+from polysweep.trainer.history import METRICS
 from polysweep.trainer.text import brief
 
 Parameters = dict[str, Parameter]
@@ -18,47 +21,92 @@ MAX_TRIALS: Final = 1_000_000
 _FORMS: Final = "expected {value: x}, {values: [x, ...]}, {min: a, max: b} or a distribution"
 
 
-def read_rename(data: Any, where: Source) -> dict[str, str]:
-    """Foreign names to ours."""
+class Written(NamedTuple):
+    """A parameter as the file has it: in which part, under which name, what it is here, and the entry."""
+
+    part: KeyPath
+    foreign: str
+    name: str
+    entry: Any
+
+
+@dataclass
+class Reading:
+    """How the parameters of one file are read, and what was met on the way."""
+
+    rename: Mapping[str, str]  # foreign names to ours
+    problems: Problems
+    unknown: dict[str, KeyPath] = field(default_factory=dict)  # names that mean nothing here, and where they are
+    names: dict[str, str] = field(default_factory=dict)  # by the file's name of a parameter ours
+    used: set[str] = field(default_factory=set)  # the names that `rename` has changed
+    written: list[Written] = field(default_factory=list)  # all entries, in the file's order
+
+    def ours(self, foreign: str, otherwise: str) -> str:
+        """Our name of a parameter, `otherwise` if the file gives it none."""
+        if foreign not in self.rename:
+            return otherwise
+        self.used.add(foreign)
+        return self.rename[foreign]
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a name is a field of a config or, as `model_options.hidden`, an option."""
+    field_name, dot, option = name.partition(".")
+    return field_name in TrialConfig.model_fields and (not dot or (field_name in OPTION_FIELDS and option != ""))
+
+
+def read_rename(data: Any, problems: Problems, metric: object = None) -> dict[str, str]:
+    """Foreign names to ours: of parameters, options and the metric, which the file calls `metric`."""
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise where.error(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(data)}")
+        problems.add(("rename",), f"'rename' must map foreign parameter names to ours, not {kind_of(data)}")
+        return {}
     for foreign, name in data.items():
-        if not isinstance(name, str) or name not in TrialConfig.model_fields:
-            raise where.error(
-                ("rename", foreign),
-                f"rename: unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}",
-            )
-    return dict(data)
+        if not isinstance(name, str) or not (is_parameter(name) or name in METRICS or foreign == metric):
+            names = expected(name, TrialConfig.model_fields)
+            problems.add(("rename", foreign), f"rename: unknown parameter {brief(name)}; {names}")
+    return {foreign: name for foreign, name in data.items() if isinstance(name, str)}
 
 
-def read_parameters(data: Any, path: KeyPath, where: Source, rename: Mapping[str, str]) -> Parameters:
-    """Entries by our names, options as `model_options.hidden`."""
+def read_parameters(data: Any, path: KeyPath, reading: Reading) -> Parameters:
+    """Entries by our names, options as `model_options.hidden`; those of W&B's nested `parameters` as `outer.inner`."""
+    problems = reading.problems
     if data is None and path == ("parameters",):
-        raise where.error(path, "'parameters' is missing or empty")
+        problems.add(path, "'parameters' is missing or empty")
+        return {}
     if not isinstance(data, dict):
-        raise where.error(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(data)}")
+        problems.add(path, f"must be a mapping from parameter to {{value: ...}}, not {kind_of(data)}")
+        return {}
     parsed: Parameters = {}
-    for foreign, entry in data.items():
-        here = (*path, foreign)
-        name = rename.get(foreign, foreign)
-        field, dot, _ = name.partition(".")
-        if field not in TrialConfig.model_fields or (dot and field not in OPTION_FIELDS):
-            raise where.error(here, f"unknown parameter {brief(name)}; {expected(name, TrialConfig.model_fields)}")
-        if name in parsed:
-            raise where.error(here, f"{name!r} is given twice, under its own name and renamed")
-        if field in OPTION_FIELDS and isinstance(entry, dict) and entry.keys() == {"parameters"}:
-            inside = entry["parameters"]
-            if not isinstance(inside, dict):
-                raise where.error(here, f"{name!r}: 'parameters' must be a mapping of options, not {kind_of(inside)}")
-            parsed |= {
-                f"{name}.{option}": _entry(f"{name}.{option}", value, (*here, "parameters", option), where)
-                for option, value in inside.items()
-            }
+    for foreign, name, entry, here in _flattened(data, path, reading):
+        reading.names[foreign] = name
+        reading.written.append(Written(path, foreign, name, entry))
+        problems.where.put((*path, name), here)
+        if not is_parameter(name):
+            reading.unknown.setdefault(foreign, here)
+        elif name in parsed:
+            problems.add(here, f"{name!r} is given twice, under its own name and renamed")
         else:
-            parsed[name] = _entry(name, entry, here, where)
+            with problems.collecting():
+                parsed[name] = _entry(name, entry, here, problems.where)
     return {name: entry for name, entry in parsed.items() if not is_not_given(name, entry)}
+
+
+def _flattened(
+    data: Mapping[str, Any], path: KeyPath, reading: Reading, outer: tuple[str, str] = ("", "")
+) -> Iterator[tuple[str, str, Any, KeyPath]]:
+    """The file's name, our name, entry and place of every parameter; `outer` has both names of what it is nested in."""
+    for key, entry in data.items():
+        foreign, default = (f"{name}.{key}" if name else key for name in outer)
+        name, here = reading.ours(foreign, default), (*path, key)
+        if not isinstance(entry, dict) or entry.keys() != {"parameters"}:
+            yield foreign, name, entry, here
+        elif isinstance(entry["parameters"], dict):
+            yield from _flattened(entry["parameters"], (*here, "parameters"), reading, (foreign, name))
+        else:
+            what = kind_of(entry["parameters"])
+            reading.problems.add(here, f"{name!r}: 'parameters' must be a mapping of options, not {what}")
 
 
 def is_not_given(name: str, entry: Parameter) -> bool:
@@ -96,20 +144,21 @@ def _reason(error: ValidationError, entry: Mapping[str, Any]) -> str:
     return f"{at}{cause or first['msg']}{got}; given: {', '.join(entry) or 'nothing'}; {_FORMS}"
 
 
-def read_variants(data: Any, where: Source, rename: Mapping[str, str]) -> list[Parameters]:
+def read_variants(data: Any, reading: Reading) -> list[Parameters]:
     """Every variant's entries; if there are no variants, one without entries."""
     if data is None:
         return [{}]
     if not isinstance(data, list) or not data:
-        raise where.error(("variants",), f"'variants' must be a list with at least one mapping, not {kind_of(data)}")
-    return [read_parameters(variant, ("variants", index), where, rename) for index, variant in enumerate(data)]
+        what = kind_of(data)
+        reading.problems.add(("variants",), f"'variants' must be a list with at least one mapping, not {what}")
+        return [{}]
+    return [read_parameters(variant, ("variants", index), reading) for index, variant in enumerate(data)]
 
 
-def read_seeds(data: Mapping[str, Any], where: Source) -> list[int]:
+def read_seeds(data: Mapping[str, Any], parameters: Sequence[Parameters], where: Source) -> list[int]:
     """`seeds: 3` is 0, 1, 2; a list is itself."""
     seeds = data.get("seeds", 1)
-    variants = data.get("variants") or [{}]
-    if "seeds" in data and any("seed" in part for part in (data.get("parameters") or {}, *variants)):
+    if "seeds" in data and any("seed" in part for part in parameters):
         raise where.error(("seeds",), "'seeds' beside the parameter 'seed': give one of them")
     if _is_whole(seeds) and seeds > MAX_TRIALS:
         raise where.error(("seeds",), f"seeds: {brief(seeds)} seeds; a sweep has at most {MAX_TRIALS} trials")

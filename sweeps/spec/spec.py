@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import BaseModel, PrivateAttr
 
-from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given, validation_error
+from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
+from polysweep.sweeps.spec.diagnosis import report
 from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
-from polysweep.sweeps.spec.parsing import read_parameters, read_rename, read_seeds, read_variants
+from polysweep.sweeps.spec.reading import read_fields
 from polysweep.sweeps.spec.search import Suggestion
-from polysweep.sweeps.spec.sweep import NAME_PATTERN, RecordedMetric, Resources, Settings, Sweep, SweepTrial
-from polysweep.sweeps.spec.yaml_lines import Source, kind_of, read_text, read_yaml
+from polysweep.sweeps.spec.sweep import RecordedMetric, Resources, Settings, Sweep, SweepTrial
+from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.errors import expected
-from polysweep.trainer.text import brief
 
 
 class SweepSpec(SpecFields):
@@ -32,37 +31,45 @@ class SweepSpec(SpecFields):
     _source: Source = PrivateAttr()
     _text: str = PrivateAttr(default="")
     _recorded: bool = PrivateAttr(default=False)
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+    _title: str = PrivateAttr(default="")
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
     _has_distinct_draws: bool = PrivateAttr(default=False)
 
     @classmethod
-    def load(cls, path: str | Path, *, recorded: bool = False) -> SweepSpec:
-        """Read a spec file; a missing name is the file's stem. `recorded` is that of `parse`."""
+    def load(cls, path: str | Path, *, recorded: bool = False, count: int | None = None) -> SweepSpec:
+        """Read a spec file; a missing name is the file's stem. `recorded` and `count` are those of `parse`."""
         path = Path(path)
-        return cls.parse(read_text(path), str(path), path.stem, recorded=recorded)
+        return cls.parse(read_text(path), str(path), path.stem, recorded=recorded, count=count)
 
     @classmethod
-    def parse(cls, text: str, source: str, stem: str = "sweep", *, recorded: bool = False) -> SweepSpec:
+    def parse(
+        cls, text: str, source: str, stem: str = "sweep", *, recorded: bool = False, count: int | None = None
+    ) -> SweepSpec:
         """Validate a spec's text; `source` is what its errors name, `stem` the name if it gives none.
 
-        `recorded` is for a spec that was launched: what an earlier version allowed can still be read.
+        `recorded` is for a spec that was launched: what an earlier version allowed can still be read. `count` is the
+        `run_cap` of a search whose text has none; the spec's own text then has it. Raises `SpecError` with everything
+        that is wrong, by line.
         """
-        data, lines = read_yaml(text, source, recorded=recorded)
+        misread: list[SpecError] = []
+        data, lines = read_yaml(text, source, recorded=recorded, misread=misread)
         where = Source(source, lines)
         if not isinstance(data, dict):
             raise where.error((), f"a sweep spec is a mapping, not {kind_of(data)}")
-        for key in data:
-            if key not in cls.model_fields:
-                raise where.error((key,), f"unknown key: {brief(key)}; {expected(key, cls.model_fields)}")
-        values = _values_by_field(data, where, stem)
+        read = read_fields(data, where, stem, count=count, recorded=recorded)
+        spec = read.validated(cls)
+        if spec is not None:
+            check_fields(spec, read.problems)
+        if spec is None or misread or read.problems or read.reading.unknown:
+            raise report(data, where, stem, count, misread=misread)
+        spec._source, spec._recorded, spec._notes, spec._title = where, recorded, tuple(read.notes), read.title
+        spec._text = text if count is None else with_run_cap(text, count)
         try:
-            spec = cls.model_validate(values)
-        except ValidationError as error:
-            raise validation_error(error, where) from None
-        spec._source, spec._text, spec._recorded = where, text, recorded
-        check_fields(spec, where)
-        check_metric(spec, [*spec.corners, *spec.kinds], where)
-        check_metric_is_given(spec, data, where)
+            check_metric(spec, [*spec.corners, *spec.kinds], where)
+            check_metric_is_given(spec, data, where)
+        except SpecError as error:
+            raise (error if recorded else report(data, where, stem, count, raised=error)) from None
         return spec
 
     @classmethod
@@ -80,6 +87,12 @@ class SweepSpec(SpecFields):
     def text(self) -> str:
         """The file's text, as written."""
         return self._text
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not taken as the file says it, a line each."""
+        ignored = [f"ignored: {', '.join(self.ignored)} (polysweep has its own trainer)"] if self.ignored else []
+        return [*ignored, *self._notes]
 
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
@@ -175,32 +188,12 @@ class SweepSpec(SpecFields):
             ranges=tuple(ranges(self)) if is_search else (),
             directions=self.directions,
             text=self.text,
+            title=self._title,
         )
 
     def as_sweep(self) -> Sweep:
         """The sweep as a launch would keep it."""
         return Sweep(self.name, self.settings, self.trials)
-
-
-def _values_by_field(data: Mapping[str, Any], where: Source, stem: str) -> dict[str, Any]:
-    """A file's data as the fields of a spec: parameters under our names, seeds as a list, a name in any case."""
-    name = data.get("name", stem)
-    rename = read_rename(data.get("rename"), where)
-    values = {
-        **data,
-        "name": name,
-        "parameters": read_parameters(data.get("parameters"), ("parameters",), where, rename),
-        "variants": read_variants(data.get("variants"), where, rename),
-        "seeds": read_seeds(data, where),
-    }
-    if isinstance(data.get("tuned"), list):
-        values["tuned"] = [rename.get(one, one) if isinstance(one, str) else one for one in data["tuned"]]
-    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
-        raise where.error(
-            ("name",),
-            f"sweep name {brief(name)}: use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
-        )
-    return values
 
 
 def _in_words(model: BaseModel) -> str:

@@ -109,6 +109,7 @@ class Settings:
         default_factory=dict
     )  # by metric of a task of a user's own: minimize, maximize
     text: str = field(default="", repr=False)  # the spec, as launched
+    title: str = ""  # the name as the file has it, if the sweep's is made of it
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
@@ -266,3 +267,14 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             tree[name] = value
     return tree
+
+
+def flattened(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `nested`."""
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name in OPTIONS and isinstance(value, Mapping):
+            values |= {f"{name}.{option}": setting for option, setting in value.items()}
+        else:
+            values[name] = value
+    return values

@@ -19,25 +19,48 @@ LARGEST_TEXT: Final = 2**19
 MOST_NODES: Final = 100_000
 """Values and keys of a spec, those behind an alias counted each time: a few lines of nested aliases mean billions."""
 MOST_DIGITS: Final = 40
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _TAGS: Final = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")}
 
 
 class SpecError(UserError):
     """A sweep spec that cannot be used; the message starts with `file:line:`."""
 
+    def __init__(self, message: str, line: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.line = line
+        self.reason = reason or message
+
+
+class SpecReportError(SpecError):
+    """Several problems of a sweep spec, each on a line of its own, and what to do about them."""
+
+    @property
+    def shown(self) -> str:
+        """All the lines."""
+        return str(self)
+
 
 class Source:
     """A spec's file name and the line of each of its keys."""
 
     def __init__(self, name: str, lines: Mapping[KeyPath, int]) -> None:
-        self._name = name
+        self.name = name
         self._lines = lines
+        self._places: dict[KeyPath, KeyPath] = {}
+
+    def put(self, path: KeyPath, place: KeyPath) -> None:
+        """Say where the file has what is looked for at `path`: a parameter that it calls otherwise, or nests."""
+        self._places[path] = place
 
     def error(self, path: KeyPath, message: str) -> SpecError:
         """An error at the line of `path`, or of the nearest enclosing key that the file has."""
+        for length in (2, 3):
+            path = (*self._places.get(path[:length], path[:length]), *path[length:])
         while path not in self._lines and path:
             path = path[:-1]
-        return SpecError(f"{self._name}:{self._lines.get(path, 1)}: {message}")
+        line = self._lines.get(path, 1)
+        return SpecError(f"{self.name}:{line}: {message}", line, message)
 
 
 class _Loader(yaml.SafeLoader):
@@ -94,15 +117,18 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def read_yaml(text: str, source: str, *, recorded: bool = False) -> tuple[Any, dict[KeyPath, int]]:
+def read_yaml(
+    text: str, source: str, *, recorded: bool = False, misread: list[SpecError] | None = None
+) -> tuple[Any, dict[KeyPath, int]]:
     """The data and the 1-based line of every key and list item.
 
+    Values that YAML reads otherwise than they look are errors, collected in `misread` if that is given.
     Raises `SpecError` for what is not YAML, and for what YAML allows and a spec cannot mean; of a `recorded` spec,
     which an earlier version has accepted, values such as `yes` and `1:30` mean what they mean in YAML 1.1.
     """
     if len(text) > LARGEST_TEXT:
         raise SpecError(f"{source}:1: larger than {LARGEST_TEXT} characters, which no sweep spec is")
-    walk = _Walk(source, checks_words=not recorded)
+    walk = _Walk(source, misread, checks_words=not recorded)
     loader: _Loader | None = None
     try:
         loader = _Loader(text)
@@ -128,10 +154,21 @@ def read_yaml(text: str, source: str, *, recorded: bool = False) -> tuple[Any, d
             loader.dispose()
 
 
+def with_run_cap(text: str, count: int) -> str:
+    """A spec's text with a `run_cap`, before its first key."""
+    root = yaml.compose(text, Loader=_Loader)
+    assert isinstance(root, yaml.MappingNode)
+    at, column = root.start_mark.index, root.start_mark.column
+    if root.flow_style:
+        return f"{text[: at + 1]}run_cap: {count}, {text[at + 1 :]}"
+    return f"{text[:at]}run_cap: {count}\n{' ' * column}{text[at:]}"
+
+
 class _Walk:
     """A walk through the nodes of a document: collects lines, refuses what YAML allows and a spec cannot mean."""
 
-    def __init__(self, source: str, *, checks_words: bool) -> None:
+    def __init__(self, source: str, misread: list[SpecError] | None, *, checks_words: bool) -> None:
+        self._misread = misread
         self.lines: dict[KeyPath, int] = {}
         self._source = source
         self._checks_words = checks_words
@@ -148,23 +185,52 @@ class _Walk:
         if node.tag not in _TAGS:
             raise self._error(node, _reading(node))
         if isinstance(node, yaml.ScalarNode):
-            self._check_scalar(node)
+            try:
+                self._check_scalar(node)
+            except SpecError as error:
+                if self._misread is None:
+                    raise
+                self._misread.append(error)
             return
         if any(node is one for one in self._above):
             raise self._error(node, "an alias that contains itself")
         self._above.append(node)
         if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                self.visit(value, self._key(key, path))
+            self._visit_items(node, path)
         else:
             for index, value in enumerate(node.value):
                 self.visit(value, (*path, index))
         self._above.pop()
 
+    def _visit_items(self, node: yaml.MappingNode, path: KeyPath) -> None:
+        """The items of a mapping, then those of the mappings that it merges and does not replace."""
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                self.visit(value, self._key(key, path))
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    self._merge(one, path, key)
+
+    def _merge(self, node: yaml.Node, path: KeyPath, key: yaml.Node) -> None:
+        """Visit what `<<` adds: every item counts, also one that is replaced, because PyYAML copies them all."""
+        if not isinstance(node, yaml.MappingNode):
+            raise self._error(key, "'<<' (a YAML merge key) takes a mapping, or a list of mappings")
+        if any(node is one for one in self._above):
+            raise self._error(key, "an alias that contains itself")
+        self._above.append(node)
+        own = {
+            inner.value
+            for inner, _ in node.value
+            if isinstance(inner.value, str) and (*path, inner.value) in self.lines
+        }
+        fresh = [(inner, value) for inner, value in node.value if inner.tag == _MERGE or inner.value not in own]
+        self._count += len(node.value) - len(fresh)
+        self._visit_items(yaml.MappingNode(node.tag, fresh, node.start_mark), path)
+        self._above.pop()
+
     def _key(self, key: yaml.Node, path: KeyPath) -> KeyPath:
         """The path of a mapping's key; an error if it is given twice, or is not a word."""
-        if key.tag == "tag:yaml.org,2002:merge":
-            raise self._error(key, "'<<' (a YAML merge key) is not for a sweep spec; write the keys out")
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             what = brief(key.value) if isinstance(key, yaml.ScalarNode) else "'a list or mapping'"
             raise self._error(key, f"keys are plain words, not {what}")
@@ -189,7 +255,8 @@ class _Walk:
             raise self._error(node, f"{text}: YAML reads this word as {truth}; write {truth}, or quote the word")
 
     def _error(self, node: yaml.Node, message: str) -> SpecError:
-        return SpecError(f"{self._source}:{node.start_mark.line + 1}: {message}")
+        line = node.start_mark.line + 1
+        return SpecError(f"{self._source}:{line}: {message}", line, message)
 
 
 def _reading(node: yaml.Node) -> str:

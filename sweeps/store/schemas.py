@@ -114,6 +114,7 @@ class SettingsFields(TypedDict):
     ranges: list[Annotated[tuple[Whole, str, dict[str, bool | float | None]], Field(strict=False)]]
     directions: NotRequired[dict[str, Literal["minimize", "maximize"]]]
     text: str
+    title: NotRequired[str]
 
 
 Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None

@@ -31,13 +31,19 @@ WRONG = {
     "no mapping": ("- 1\n- 2\n", 1, ["a sweep spec is a mapping", "list"]),
     "empty": ("", 1, ["a sweep spec is a mapping", "empty file"]),
     "unknown key": (GOOD + "seedz: 3\n", 15, ["unknown key: 'seedz'", "did you mean 'seeds'", "variants"]),
-    "bayes without an end": (GOOD.replace("grid", "bayes"), 1, ["method 'bayes' requires run_cap"]),
+    "bayes without an end": (
+        GOOD.replace("grid", "bayes").replace("{values: [0.1, 0.2]}", "{min: 0.1, max: 0.2}"), 1,
+        ["method 'bayes' requires run_cap", "--count N"],
+    ),
     "bayes without metric": (
         GOOD.replace("grid", "bayes").replace("metric: {name: test/top1, goal: maximize}\n", "") + "run_cap: 3\n",
         1,
         ["method 'bayes' requires a 'metric'"],
     ),
-    "random without an end": (GOOD.replace("grid", "random"), 1, ["method 'random' requires run_cap"]),
+    "random without an end": (
+        GOOD.replace("grid", "random").replace("{values: [0.1, 0.2]}", "{min: 0.1, max: 0.2}"), 1,
+        ["method 'random' requires run_cap", "--count N"],
+    ),
     "no multiple of the seeds": (GOOD + "run_cap: 4\n", 15, ["run_cap: 4", "3 seeds", "use 3 or 6"]),
     "a range in a grid": (
         GOOD.replace("{values: [0.1, 0.2]}", "{min: 0.1, max: 0.2}"), 7,
@@ -176,12 +182,11 @@ WRONG = {
         ["model_options.hidden", "not true or false"],
     ),
     "no epochs": (GOOD.replace("{value: 2}", "{value: 0}"), 9, ["epochs", "greater than or equal to 1"]),
-    "bad name": (GOOD + "name: a/b\n", 15, ["sweep name 'a/b'", "1 to 64", "letter or digit"]),
+    "bad name": (GOOD + "name: /!/\n", 15, ["sweep name '/!/'", "1 to 64", "letter or digit"]),
     "no parameters": ("method: grid\n", 1, ["'parameters' is missing"]),
     "empty variants": (GOOD.replace(GOOD[GOOD.index("variants"): GOOD.index("tuned")], "variants: []\n"), 10,
                        ["'variants'", "at least one"]),
     "unknown metric": (GOOD.replace("test/top1", "test/top2"), 2, ["metric.name", "test/top1", "test/top2"]),
-    "no goal": (GOOD.replace(", goal: maximize", ""), 2, ["metric.goal", "required"]),
     "metric of nothing held out": (GOOD.replace("test/top1", "val/top1"), 2, ["val/top1", "val_fraction"]),
     "unknown launch key": (GOOD + "launch: {gpu: 1}\n", 15, ["unknown key 'gpu'", "did you mean 'gpus'"]),
     "bad stack": (

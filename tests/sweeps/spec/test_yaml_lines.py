@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.spec.yaml_lines import SpecError, read_settings
+from polysweep.sweeps.spec.yaml_lines import SpecError, read_settings, read_yaml, with_run_cap
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
 from tests.support.specs import GOOD, parse
@@ -21,7 +21,9 @@ HOSTILE = {
     "yes": (GOOD + "description: yes\n", 15, ["yes: YAML reads this word as true; write true, or quote"]),
     "Off": (GOOD + "name: Off\n", 15, ["Off: YAML reads this word as false"]),
     "a date": (GOOD.replace("{value: digits}", "{value: 2026-01-02}"), 4, ["'2026-01-02': YAML reads this as a date"]),
-    "a merge key": (GOOD + "launch: {<<: {cpus: 1}}\n", 15, ["'<<' (a YAML merge key)", "write the keys out"]),
+    "a merge of no mapping": (GOOD + "launch: {<<: [1]}\n", 15, ["'<<' (a YAML merge key)", "takes a mapping"]),
+    "a merge of itself": (GOOD + "launch: &a {<<: *a}\n", 15, ["an alias that contains itself"]),
+    "a merge with a key twice": (GOOD + "launch: {<<: {cpus: 1, cpus: 2}}\n", 15, ["'cpus' is given twice"]),
     "a tag": (GOOD + "name: !!python/name:os.system x\n", 15, ["tag '!!python/name:os.system'"]),
     "a tag of one's own": (GOOD + "name: !mine x\n", 15, ["tag '!mine'"]),
     "a set": (GOOD + "rename: !!set {a}\n", 15, ["tag '!!set'"]),
@@ -80,7 +82,7 @@ def _bomb(*, of: str) -> str:
 
 @pytest.mark.parametrize("of", ["lists", "mappings", "merges"])
 def test_a_bomb_of_aliases_is_refused_with_its_line(of: str) -> None:
-    words = r"'<<' \(a YAML merge key\)" if of == "merges" else "more than 100000 values, aliases expanded"
+    words = "more than 100000 values, aliases expanded"
     with pytest.raises(SpecError, match=rf"^file.yaml:\d+: {words}"):
         parse(_bomb(of=of))
     inside = GOOD.replace(
@@ -161,3 +163,16 @@ def test_settings_of_the_command_line_read_like_a_spec() -> None:
     for wrong in (["rho"], ["=3"], ["rho=1", "rho=2"], ["rho=["]):
         with pytest.raises(UserError):
             read_settings(wrong)
+
+
+def test_a_merge_key_adds_what_is_not_there_with_its_lines() -> None:
+    text = "a: &a\n  lr: 1\n  on1: {z: 2}\nb: &b\n  <<: *a\n  lr: 3\nc:\n  <<: [*b, {rho: 4}]\n"
+    data, lines = read_yaml(text, "f")
+    b = {"lr": 3, "on1": {"z": 2}}
+    assert data == {"a": {"lr": 1, "on1": {"z": 2}}, "b": b, "c": {**b, "rho": 4}}
+    assert [lines[("b", "lr")], lines[("b", "on1", "z")], lines[("c", "lr")], lines[("c", "rho")]] == [6, 3, 6, 8]
+
+
+def test_a_run_cap_is_put_before_the_first_key() -> None:
+    for text in ("a: 1\n", "# b\n---\n  a: 1\n  c: [2]\n", "{a: 1}", '%YAML 1.1\n---\n{"a": 1,\n "c": 2}\n'):
+        assert read_yaml(with_run_cap(text, 7), "f")[0] == {"run_cap": 7, **read_yaml(text, "f")[0]}
