@@ -64,7 +64,21 @@ class Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """`safe_load`, except that 1e-4 is a number, as in YAML 1.2."""
+    """`safe_load`, except that 1e-4 is a number, as in YAML 1.2, and that merges are as YAML says."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Replace the merges of a mapping: its own keys win, then the earlier of several mappings.
+
+        PyYAML 6.0.4 compares keys by identity: the later mapping wins, or of a one-letter key the merged value.
+        """
+        merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    self.flatten_mapping(source)
+                    merged = {**{name.value: (name, one) for name, one in source.value}, **merged}
+        own = {key.value: (key, value) for key, value in node.value if key.tag != _MERGE}
+        node.value = list({**merged, **own}.values())
 
 
 _Loader.add_implicit_resolver(

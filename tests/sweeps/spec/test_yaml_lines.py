@@ -176,3 +176,17 @@ def test_a_merge_key_adds_what_is_not_there_with_its_lines() -> None:
 def test_a_run_cap_is_put_before_the_first_key() -> None:
     for text in ("a: 1\n", "# b\n---\n  a: 1\n  c: [2]\n", "{a: 1}", '%YAML 1.1\n---\n{"a": 1,\n "c": 2}\n'):
         assert read_yaml(with_run_cap(text, 7), "f")[0] == {"run_cap": 7, **read_yaml(text, "f")[0]}
+
+
+@pytest.mark.parametrize("key", ["q", "qq"])
+def test_own_keys_win_and_then_the_earlier_of_several_merges(key: str) -> None:
+    text = f"""
+a: &a {{{key}: 1}}
+b: &b {{<<: *a, {key}: 2}}
+c: {{<<: *b}}
+d: {{<<: [*a, *b]}}
+e: {{{key}: 3, <<: [*b, *a]}}
+f: {{<<: [{{other: 5}}, *b]}}
+"""
+    data, _ = read_yaml(text, "spec")
+    assert [data[name][key] for name in "abcdef"] == [1, 2, 2, 1, 3, 2]
