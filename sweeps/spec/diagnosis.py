@@ -93,7 +93,7 @@ def report(
     """One error for everything that is wrong; `misread` is what YAML reads otherwise, `raised` by the expansion."""
     diagnosis = diagnose(data, where, stem, count)
     problems = diagnosis.read.problems
-    if raised is not None:
+    if raised is not None and not problems.has(raised.line, raised.reason.removesuffix("; leave it out")):
         problems.replace(raised)
     problems.override(misread)
     is_alone = len(problems) + len(diagnosis.unknown) == 1

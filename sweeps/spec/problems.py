@@ -31,6 +31,10 @@ class Problems:
         """A problem that was raised, or collected elsewhere."""
         self._errors.setdefault((error.line, error.reason), error)
 
+    def has(self, line: int, beginning: str) -> bool:
+        """Whether there is a problem at this line whose words begin so."""
+        return any(error.line == line and error.reason.startswith(beginning) for error in self._errors.values())
+
     def replace(self, error: SpecError) -> None:
         """A problem that was raised, instead of one at the same line that says the same of another value."""
         if (error.line, error.reason) in self._errors:

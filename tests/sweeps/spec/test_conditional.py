@@ -34,3 +34,13 @@ def test_nothing_is_split_where_a_component_is_unknown() -> None:
     with pytest.raises(SpecError) as caught:
         parse(f"parameters:\n{KINDS.replace('{value: sgd}', '{values: [sgd, sam, rmsprop]}')}  rho: {{value: 0.1}}\n")
     assert "variants:" not in caught.value.shown
+
+
+def test_what_the_variants_mend_is_said_once() -> None:
+    kinds = KINDS.replace("{value: sgd}", "{values: [sgd, sam]}").replace(
+        "{value: constant}", "{values: [constant, polyak]}"
+    )
+    with pytest.raises(SpecError) as caught:
+        parse(f"parameters:\n{kinds}  rho: {{values: [0.1, 0.2]}}\n  lr: {{values: [0.1, 0.2]}}\n")
+    problems = [line for line in caught.value.shown.splitlines() if "does not use it" in line]
+    assert [line.rpartition("; ")[2] for line in problems] == ["see the variants below"] * 2
