@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from polysweep.sweeps.spec.checks import check_fields
+from polysweep.sweeps.spec.checks import check_fields, check_metric_is_given
 from polysweep.sweeps.spec.conditional import as_variants
 from polysweep.sweeps.spec.config_checks import check_configs
 from polysweep.sweeps.spec.fields import SpecFields
@@ -41,6 +41,7 @@ class Diagnosis:
     unknown: dict[str, KeyPath]  # names of the file that mean nothing here
     proposed: dict[str, str]  # of those, by name what each may be
     variants: list[dict[str, Any]]  # what conditional parameters are to be written as
+    is_metric_ours: bool = True  # or proposed
 
     @property
     def nameless(self) -> list[str]:
@@ -73,12 +74,14 @@ def diagnose(data: Mapping[str, Any], where: Source, stem: str, count: int | Non
     is_whole = isinstance(data.get("parameters"), dict) and data.get("variants", [{}]) not in ([], {})
     if fields is not None and is_whole:
         check_fields(fields, read.problems)
+        with read.problems.collecting():
+            check_metric_is_given(fields, data, where)
         variants = as_variants(fields)
         written = {(_alike(one.name) or one.name).partition(".")[0] for one in read.reading.written}
         check_configs(fields, read.problems, {name for variant in variants for name in variant}, written)
     if is_foreign and metric not in proposed and not any("metric.name" in one.reason for one in read.problems.errors):
         read.problems.add(("metric",), f"metric.name: {brief(metric)} is not measured; {expected('', METRICS)}")
-    return Diagnosis(read, fields, unknown, proposed, variants)
+    return Diagnosis(read, fields, unknown, proposed, variants, not is_foreign or metric in proposed)
 
 
 def report(

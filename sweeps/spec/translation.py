@@ -12,6 +12,7 @@ from polysweep.sweeps.spec.fields import IGNORED, SpecFields
 from polysweep.sweeps.spec.parsing import Written, is_parameter
 from polysweep.sweeps.spec.proposals import in_our_case, metric_of
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import RecordedMetric
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_yaml
 from polysweep.trainer.config import COMPONENT_FIELDS
 from polysweep.trainer.text import one_line
@@ -162,7 +163,10 @@ def _lines(part: _Part, indent: str) -> Iterator[str]:
 def _top_level(key: str, data: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
     """A key besides the parameters, with what has another name here."""
     value = data[key]
-    if key == "metric" and isinstance(value, dict):
+    if key == "metric" and isinstance(value, dict) and not diagnosis.is_metric_ours:
+        default = RecordedMetric()
+        yield _comment(f"metric: {flow(value)}", f"not measured here; the default is {default.name}, {default.goal}")
+    elif key == "metric" and isinstance(value, dict):
         values = diagnosis.read.values["metric"]
         kept = {name: values[name] for name in ("name", "goal", "target") if name in values}
         was = metric_of(data)

@@ -88,3 +88,21 @@ def test_no_sweep_file_is_an_error_with_its_line() -> None:
 def test_options_are_flattened_and_nested() -> None:
     tree = {"model_options": {"hidden": 8, "layers": 2}, "rho": 0.1}
     assert nested(flattened(tree)) == tree
+
+
+def test_a_metric_that_is_not_measured_is_a_comment_and_a_search_still_asks_for_one() -> None:
+    text = f"metric: {{name: reward, goal: maximize}}\nparameters:\n{KINDS}  lr: {{values: [0.1, 0.2]}}\n"
+    translation = translate(text, "file", "file", {})
+    assert translation.left == []
+    remark = "# metric: {name: reward, goal: maximize}  # not measured here; the default is test/top1, maximize"
+    assert remark in translation.text.splitlines()
+    assert parse(translation.text).metric.name == "test/top1"
+    assert translate(f"method: bayes\nrun_cap: 2\n{text}", "file", "file", {}).left == [
+        "method 'bayes' requires a 'metric': {name: ..., goal: maximize or minimize}"
+    ]
+
+
+def test_a_search_without_end_or_metric_lacks_both() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(f"method: bayes\nparameters:\n{KINDS}  lr: {{min: 0.1, max: 0.2}}\n")
+    assert "requires run_cap" in caught.value.shown and "requires a 'metric'" in caught.value.shown
