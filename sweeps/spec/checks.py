@@ -76,6 +76,9 @@ def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
             ("launch", "stack"),
             f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(problem['input'])}",
         )
+    if problem["type"] == "model_type":
+        first = ", ".join(f"{key}: ..." for key in list(_NESTED[str(path[0])].model_fields)[:2])
+        return where.error(path, f"{path[0]}: expected {{{first}}}, not {brief(problem['input'])}")
     name = ".".join(str(part) for part in path)
     got = "" if problem["type"] == "missing" else f" (got {brief(problem['input'])})"
     return where.error(path, f"{name}: {problem.get('ctx', {}).get('error') or problem['msg']}{got}")

@@ -39,9 +39,13 @@ def as_variants(spec: SpecFields) -> list[dict[str, Any]]:
 
 def _split(space: Mapping[str, Parameter]) -> list[dict[str, Any]]:
     """The choices of components that vary, with the parameters that only some of them read; empty if all read all."""
-    names = {kind: [in_our_case(kind, name) for name in space[kind].grid or ()] for kind in USUAL if kind in space}
+    names = {
+        kind: list(dict.fromkeys(in_our_case(kind, name) for name in space[kind].grid or ()))
+        for kind in (*USUAL, "base")
+        if kind in space
+    }
     varying = [kind for kind in names if len(names[kind]) > 1]
-    if not varying or not all(_exists(kind, name) for kind in varying for name in names[kind]):
+    if not varying or not all(_exists(kind, name) for kind in varying if kind != "base" for name in names[kind]):
         return []
     by_reads: dict[frozenset[str], list[Choice]] = {}
     are_all_valid = True
@@ -56,20 +60,25 @@ def _split(space: Mapping[str, Parameter]) -> list[dict[str, Any]]:
     if not by_reads or (len(by_reads) == 1 and are_all_valid):
         return []
     read_by_all, read_by_any = frozenset.intersection(*by_reads), frozenset.union(*by_reads)
-    conditional = [name for name in space if name in read_by_any - read_by_all]
+    conditional = [name for name in space if name in read_by_any - read_by_all and name not in varying]
     blocks = []
     for read, choices in by_reads.items():
         for block in _products(choices):
-            kinds = {kind: _choice(values) for kind, values in zip(varying, block, strict=True)}
+            kinds = {
+                kind: _choice(values)
+                for kind, values in zip(varying, block, strict=True)
+                if kind != "base" or kind in read
+            }
             blocks.append({**kinds, **{name: _entry(space[name]) for name in conditional if name in read}})
-    same = [kind for kind in varying if all(block[kind] == blocks[0][kind] for block in blocks)]
+    same = [kind for kind in varying if all(block.get(kind) == blocks[0].get(kind) for block in blocks)]
     return [{name: entry for name, entry in block.items() if name not in same} for block in blocks]
 
 
 def _parts(names: Mapping[str, Any]) -> dict[str, Component] | None:
     """The components of these names; None if there is no such, or if they are not made for each other."""
     try:
-        parts = {kind: component(kind, name) for kind, name in names.items()}
+        parts = {kind: component(kind, names[kind]) for kind in USUAL}
+        parts["optimizer"] = parts["optimizer"].on(names.get("base"))
         require_together(parts, names)
     except ConfigError:
         return None

@@ -76,7 +76,11 @@ class _SpaceCheck:
         for name, values in self._values.items():
             if "." in name or name in COMPONENT_FIELDS:
                 continue
-            errors = {at: error for at, value in enumerate(values) if (error := check_field(name, value)) is not None}
+            errors = {
+                at: error
+                for at, value in enumerate(values)
+                if value is not None and (error := check_field(name, value)) is not None
+            }
             if errors:
                 self._add(next(iter(errors.values())))
             self._values[name] = [value for at, value in enumerate(values) if at not in errors]
@@ -106,7 +110,7 @@ class _SpaceCheck:
                     self._add(error)
                 if is_missing:
                     values = {**values, error.key: _STAND_INS[error.key]}
-                elif str(error).endswith("leave it out") and error.key in values:
+                elif error.key in values and error.key not in COMPONENT_FIELDS and not error.key.startswith("task_"):
                     values = {name: value for name, value in values.items() if name != error.key}
                 else:
                     return None
@@ -127,11 +131,14 @@ class _SpaceCheck:
         return True
 
     def _add(self, error: ConfigError) -> None:
-        """A problem at the line of the field; if the field belongs into a variant, with that."""
-        message = str(error)
-        if error.key in self.conditional:
-            message = message.removesuffix("; leave it out") + "; see the variants below"
-        self.problems.add(self._path(error.key), message)
+        """A problem at the line of the field; if the field belongs into a variant, with that, and once."""
+        message, path = str(error), self._path(error.key)
+        if any(name == error.key or name.startswith(f"{error.key}.") for name in self.conditional):
+            hint = "; see the variants below"
+            if any(message.startswith(f"{error.key}: ") and hint in message for message in self.problems.at(path)):
+                return
+            message = message.removesuffix("; leave it out") + hint
+        self.problems.add(path, message)
 
     def _path(self, name: str) -> KeyPath:
         return path_of(self.spec, name, self.index, self.space)

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from polysweep.sweeps.spec.checks import check_fields, check_metric_is_given
 from polysweep.sweeps.spec.conditional import as_variants
 from polysweep.sweeps.spec.config_checks import check_configs
 from polysweep.sweeps.spec.fields import SpecFields
-from polysweep.sweeps.spec.parsing import Parameters
+from polysweep.sweeps.spec.parsing import Parameters, is_parameter
 from polysweep.sweeps.spec.proposals import (
     USUAL,
     is_foreign_metric,
+    meaning,
     metric_of,
     metric_proposal,
     options_of,
@@ -24,7 +23,7 @@ from polysweep.sweeps.spec.proposals import (
 )
 from polysweep.sweeps.spec.reading import FieldsRead, read_fields
 from polysweep.sweeps.spec.synonyms import means
-from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError, to_yaml
 from polysweep.trainer.components.registry import REGISTRY
 from polysweep.trainer.config import COMPONENT_FIELDS, TrialConfig
 from polysweep.trainer.errors import expected
@@ -46,7 +45,7 @@ class Diagnosis:
     @property
     def nameless(self) -> list[str]:
         """Names for which nothing is proposed."""
-        return [name for name in self.unknown if name not in self.proposed and _alike(name) is None]
+        return [name for name in self.unknown if not (self.proposed.get(name) or _alike(name) or meaning(name))]
 
 
 def diagnose(data: Mapping[str, Any], where: Source, stem: str, count: int | None = None) -> Diagnosis:
@@ -65,7 +64,12 @@ def diagnose(data: Mapping[str, Any], where: Source, stem: str, count: int | Non
     if metric is not None and is_foreign:
         has_val = any("val_fraction" in space for space in _spaces(read))
         ours = metric_proposal(metric, has_val=has_val)
-        if ours is not None:
+        if ours is not None and metric in unknown:
+            is_foreign = False
+            read.values["metric"] = {**read.values["metric"], "name": ours}
+            problem = f"metric.name: unknown metric {brief(metric)}; write {ours!r}: a parameter has the same name"
+            read.problems.add(("metric",), problem)
+        elif ours is not None:
             unknown[metric] = ("metric",)
             proposed[metric] = ours
             read = read_fields(data, where, stem, proposed=proposed, count=count)
@@ -109,8 +113,10 @@ def _of_name(foreign: str, path: KeyPath, ours: str | None, *, is_alone: bool) -
     """What is said of a name that means nothing here."""
     what = "metric.name: unknown metric" if path == ("metric",) else "unknown parameter"
     if not is_alone or path == ("metric",):
-        ours = ours or _alike(foreign)
+        ours, same = ours or _alike(foreign), meaning(foreign)
         hint = "no field or option is like it" if ours is None else f"did you mean {ours!r}?"
+        if ours is None and same is not None:
+            hint = f"it means {same!r}, which the file gives too: keep one of them"
         return f"{what} {brief(foreign)}; {hint}"
     alike, rule, names = expected(foreign, TrialConfig.model_fields).rpartition("expected one of")
     proposal = alike if ours is None or "." not in ours else f"did you mean {ours!r}? "
@@ -129,6 +135,7 @@ def _advice(diagnosis: Diagnosis, where: Source, data: Mapping[str, Any], *, is_
     of_kinds = [kind for kind in COMPONENT_FIELDS if all(kind not in space for space in _spaces(diagnosis.read))]
     if diagnosis.proposed and not (is_alone and not _is_foreign(diagnosis)):
         before: dict[str, Any] = data["rename"] if isinstance(data.get("rename"), dict) else {}
+        before = {name: ours for name, ours in before.items() if is_parameter(ours) or ours in METRICS}
         verb = f"'rename' of {where.name} as it should be" if before else f"to rename, paste this into {where.name}"
         lines += ["", f"{verb}:", *block("rename", {**before, **diagnosis.proposed})]
         lines += [f"  # {one}" for one in metric_remarks(diagnosis)]
@@ -152,6 +159,8 @@ def _advice(diagnosis: Diagnosis, where: Source, data: Mapping[str, Any], *, is_
             "",
             f"not all components read the same: remove {', '.join(moved)} from 'parameters', and paste{place}:",
         ]
+        if diagnosis.fields is not None and diagnosis.fields.method != "grid":
+            lines += ["# a search draws each variant equally often"]
         in_file = [{names[name]: entry for name, entry in variant.items()} for variant in diagnosis.variants]
         lines += ["variants:", *(f"  - {flow(variant)}" for variant in in_file)]
     return lines
@@ -178,14 +187,12 @@ def choices_of(kind: str) -> list[str]:
 
 def block(key: str, values: Mapping[str, Any]) -> list[str]:
     """A mapping as YAML, a line for each item."""
-    text = yaml.safe_dump({key: dict(values)}, sort_keys=False, allow_unicode=True, width=10**6)
-    return str(text).splitlines()
+    return to_yaml({key: dict(values)}).splitlines()
 
 
 def flow(value: Any) -> str:
     """A value as YAML, in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
-    return str(text).removesuffix("\n").removesuffix("\n...").strip()
+    return to_yaml(value, in_one_line=True)
 
 
 def _shared(diagnosis: Diagnosis) -> Parameters:

@@ -32,8 +32,13 @@ class Problems:
         self._errors.setdefault((error.line, error.reason), error)
 
     def has(self, line: int, beginning: str) -> bool:
-        """Whether there is a problem at this line whose words begin so."""
+        """Whether there is a problem at this line that begins with these words."""
         return any(error.line == line and error.reason.startswith(beginning) for error in self._errors.values())
+
+    def at(self, path: KeyPath) -> list[str]:
+        """What is said at the line of `path`."""
+        line = self.where.error(path, "").line
+        return [error.reason for error in self._errors.values() if error.line == line]
 
     def replace(self, error: SpecError) -> None:
         """A problem that was raised, instead of one at the same line that says the same of another value."""

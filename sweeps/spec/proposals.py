@@ -43,7 +43,7 @@ _SAYS_NOTHING: Final = frozenset(
 
 def in_our_case(kind: str, name: Any) -> Any:
     """The component that is called so but for the case of its letters, `SGD` as `sgd`; else the name itself."""
-    by_letters = {ours.lower(): ours for ours in REGISTRY[kind]}
+    by_letters = {ours.lower(): ours for ours in REGISTRY["optimizer" if kind == "base" else kind]}
     return by_letters.get(name.lower(), name) if isinstance(name, str) else name
 
 
@@ -55,9 +55,11 @@ def options_of(spaces: Sequence[Parameters]) -> list[str]:
     options: dict[str, None] = {}
     for space in spaces:
         for kind in COMPONENT_FIELDS:
-            for name in (space[kind].grid or []) if kind in space else [USUAL[kind]]:
+            bases = (space["base"].grid or []) if kind == "optimizer" and "base" in space else [None]
+            chosen = (space[kind].grid or []) if kind in space else [USUAL[kind]]
+            for name, base in itertools.product(chosen, bases):
                 try:
-                    fields = component(kind, in_our_case(kind, name)).options.model_fields
+                    fields = component(kind, in_our_case(kind, name)).on(base).options.model_fields
                 except ConfigError:
                     continue
                 options |= dict.fromkeys(f"{kind}_options.{field}" for field in fields)
@@ -85,6 +87,11 @@ def _candidates(foreign: str, free: Sequence[str], *, by_spelling: bool) -> Iter
         ours_by_letters = {same_way(ours.rpartition(".")[2]): ours for ours in free}
         like = difflib.get_close_matches(letters, ours_by_letters, n=1, cutoff=LEAST_LIKENESS)
         yield from (ours_by_letters[one] for one in like if re.sub(r"\D", "", one) == re.sub(r"\D", "", letters))
+
+
+def meaning(foreign: str) -> str | None:
+    """The field that a name means, whether or not it is free."""
+    return next((ours for ours in TrialConfig.model_fields if means(foreign, ours)), None)
 
 
 def metric_proposal(name: str, *, has_val: bool) -> str | None:

@@ -21,7 +21,7 @@ _LISTED: Final = (
     "weight_decay wd w_decay weight_decay_rate weight_dec weights_decay l2 l2_reg l2_lambda lambda_l2 "
     "l2_regularization l2_regularizer l2_penalty l2_weight l2_coef l2_coeff l2_norm_reg reg_l2 adam_weight_decay "
     "sgd_weight_decay weight_decay_coefficient weight_decay_coeff",
-    "momentum mom sgd_momentum momentum_sgd heavy_ball nesterov_momentum",
+    "momentum mom sgd_momentum momentum_sgd heavy_ball",
     "batch_size bs batch batch_sz bsz b_size minibatch mini_batch minibatch_size mini_batch_size mb_size "
     "train_batch train_batch_size training_batch_size batch_size_train train_bs bs_train "
     "per_device_train_batch_size per_gpu_train_batch_size per_device_batch_size batch_size_per_gpu "
@@ -31,7 +31,7 @@ _LISTED: Final = (
     "epoch_count epochs_count max_num_epochs ep eps_train n_train_epochs",
     "seed random_seed rng_seed rand_seed manual_seed random_state torch_seed np_seed numpy_seed global_seed "
     "seed_value train_seed training_seed pl_seed seed_everything seed_number",
-    "task dataset dataset_name data_set data_name dataset_id benchmark task_name which_dataset",
+    "task dataset dataset_name data_set data_name dataset_id task_name which_dataset",
     "model arch architecture backbone net network network_type net_type net_name network_name model_name model_type "
     "model_arch model_architecture model_class backbone_name classifier_model network_architecture nn_type",
     "optimizer optim opt optimiser optimizer_name optimizer_type optim_name optim_type opt_name opt_type solver "
@@ -69,7 +69,7 @@ _LISTED: Final = (
     "act_type",
     "channels num_channels n_channels nb_channels num_filters n_filters filters conv_channels base_channels",
     "kernel_size kernel ksize kernel_sz conv_kernel_size filter_size",
-    "warmup warmup_epochs warm_up_epochs num_warmup_epochs n_warmup_epochs warmup_epoch lr_warmup_epochs",
+    "warmup_epochs warm_up_epochs num_warmup_epochs n_warmup_epochs warmup_epoch lr_warmup_epochs",
 )
 _PREFIXES: Final = ("train", "training", "trainer", "optimizer", "optim", "opt", "model", "hparams", "hparam", "hp",
                     "config", "cfg", "conf", "args", "params", "param")  # fmt: skip

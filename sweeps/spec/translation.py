@@ -10,11 +10,11 @@ from polysweep.sweeps.spec.conditional import as_variants
 from polysweep.sweeps.spec.diagnosis import Diagnosis, choices_of, diagnose, flow, metric_remarks
 from polysweep.sweeps.spec.fields import IGNORED, SpecFields
 from polysweep.sweeps.spec.parsing import Written, is_parameter
-from polysweep.sweeps.spec.proposals import in_our_case, metric_of
+from polysweep.sweeps.spec.proposals import in_our_case, meaning, metric_of
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import RecordedMetric
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_yaml
-from polysweep.trainer.config import COMPONENT_FIELDS
+from polysweep.trainer.config import COMPONENT_FIELDS, OPTION_FIELDS
 from polysweep.trainer.text import one_line
 
 _ABOVE: Final = ("name", "description", "project", "entity", "method", "metric", "run_cap", "early_terminate")
@@ -88,7 +88,9 @@ def _parts(diagnosis: Diagnosis, settings: Mapping[str, Any]) -> dict[tuple[str 
 def _put(part: _Part, one: Written, settings: Mapping[str, Any]) -> None:
     """An entry under our name, or a comment in its place."""
     if not is_parameter(one.name):
-        part.comments.append(_comment(f"{one.foreign}: {flow(one.entry)}", "no field or option is like it"))
+        same = meaning(one.foreign)
+        reason = "no field or option is like it" if same is None else f"means {same}, which the file gives too"
+        part.comments.append(_comment(f"{one.foreign}: {flow(one.entry)}", reason))
     elif one.name in part.entries:
         part.comments.append(_comment(f"{one.foreign}: {flow(one.entry)}", f"{one.name} is given already"))
     elif one.entry == {"value": None} and "." not in one.name:
@@ -134,6 +136,8 @@ def _variant_lines(data: Mapping[str, Any], parts: Mapping[tuple[str | int, ...]
     if not variants:
         return []
     remark = "" if "variants" in data else "  # each has what its own parts read"
+    if remark and data.get("method", "grid") != "grid":
+        remark += "; a search draws each equally often"
     lines = [f"variants:{remark}"]
     for variant in variants:
         lines += [f"  - {flow(variant.entries)}", *(f"    {comment}" for comment in variant.comments)]
@@ -141,9 +145,10 @@ def _variant_lines(data: Mapping[str, Any], parts: Mapping[tuple[str | int, ...]
 
 
 def _lines(part: _Part, indent: str) -> Iterator[str]:
+    whole = {name for name in part.entries if name in OPTION_FIELDS and _is_nested_too(name, part)}
     for name, entry in part.entries.items():
         remark = f"  # {part.remarks[name]}" if name in part.remarks else ""
-        if "." in name:
+        if "." in name or name in whole:
             continue
         yield f"{indent}{name}: {flow(entry)}{remark}"
     by_kind: dict[str, list[str]] = {}
@@ -153,11 +158,19 @@ def _lines(part: _Part, indent: str) -> Iterator[str]:
     for kind, names in by_kind.items():
         yield f"{indent}{kind}:"
         yield f"{indent}  parameters:"
+        for name, value in part.entries[kind]["value"].items() if kind in whole else ():
+            yield f"{indent}    {flow(name)}: {flow({'value': value})}"
         for name in names:
             remark = f"  # {part.remarks[name]}" if name in part.remarks else ""
             yield f"{indent}    {flow(name.partition('.')[2])}: {flow(part.entries[name])}{remark}"
     for comment in part.comments:
         yield f"{indent}{comment}"
+
+
+def _is_nested_too(kind: str, part: _Part) -> bool:
+    """Whether a file gives options both as one value and by name, which is one mapping here."""
+    value = part.entries[kind].get("value") if isinstance(part.entries[kind], dict) else None
+    return isinstance(value, dict) and any(name.startswith(f"{kind}.") for name in part.entries)
 
 
 def _top_level(key: str, data: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:

@@ -81,11 +81,24 @@ class _Loader(yaml.SafeLoader):
         node.value = list({**merged, **own}.values())
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
+class _Dumper(yaml.SafeDumper):
+    """`safe_dump` of what `_Loader` reads: a text that it would take for a number is quoted."""
+
+
+for _one in (_Loader, _Dumper):
+    _one.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"),
+        list("-+.0123456789"),
+    )
+
+
+def to_yaml(value: Any, *, in_one_line: bool = False) -> str:
+    """A value as YAML that `read_yaml` reads as the same."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=in_one_line, sort_keys=False, allow_unicode=True, width=10**6
+    )
+    return str(text).removesuffix("\n").removesuffix("\n...").strip()
 
 
 def read_text(path: Path) -> str:

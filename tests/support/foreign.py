@@ -65,5 +65,17 @@ CONDITIONAL = {
         {"optimizer": "{values: [sgd, adasam]}", "scheduler": "{values: [constant, polyak]}"},
         "  lr: {value: 0.1}\n  rho: {value: 0.1}\n", 3,
     ),
+    "a component listed twice": (
+        {"optimizer": "{values: [sgd, sgd, sam]}"}, "  lr: {value: 0.1}\n  rho: {values: [0.1, 0.2]}\n", 3,
+    ),
+    "bases of SAM": (
+        {"optimizer": "{value: sam}"},
+        "  base: {values: [sgd, adamw]}\n  lr: {value: 0.1}\n  rho: {value: 0.1}\n"
+        "  momentum: {values: [0.5, 0.9]}\n", 3,
+    ),
+    "optimizers with and without a base, and Polyak": (
+        {"optimizer": "{values: [sam, sgd]}", "scheduler": "{values: [constant, polyak]}"},
+        "  base: {values: [sgd, adam]}\n  lr: {value: 0.1}\n  rho: {value: 0.1}\n  beta1: {values: [0.8, 0.9]}\n", 6,
+    ),
 }  # fmt: skip
 """By case: components, parameters that not all of them read, and the trials of the variants."""

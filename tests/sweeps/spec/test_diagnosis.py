@@ -92,3 +92,39 @@ def test_values_that_yaml_misreads_are_said_with_the_rest() -> None:
         "file.yaml", "file.yaml:7", "file.yaml:7", "file.yaml:9", "file.yaml:15",
     ]  # fmt: skip
     assert all("YAML reads" in line for line in lines[1:4])
+
+
+def test_a_metric_that_is_called_as_a_parameter_is_no_rename() -> None:
+    text = f"metric: {{name: loss, goal: minimize}}\nparameters:\n{KINDS}  lr: {{value: 0.1}}\n  loss: {{value: ce}}\n"
+    with pytest.raises(SpecError) as caught:
+        parse(text)
+    shown = caught.value.shown
+    assert "file.yaml:1: metric.name: unknown metric 'loss'; write 'test/loss': a parameter has the same name" in shown
+    assert "unknown parameter 'loss'" in shown and "rename:" not in shown.partition("nothing is proposed")[0]
+
+
+def test_a_name_whose_meaning_the_file_gives_too_is_said_to_be_one() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(f"parameters:\n{KINDS}  lr: {{value: 0.1}}\n  learning_rate: {{value: 0.3}}\n  wd: {{value: 0}}\n")
+    assert "'learning_rate'; it means 'lr', which the file gives too: keep one of them" in caught.value.shown
+
+
+def test_null_among_the_values_of_a_field_is_no_problem_beside_others() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(
+            f"parameters:\n{KINDS}  lr: {{value: 0.1}}\n  weight_decay: {{values: [null, 0.1]}}\n  foo: {{value: 1}}\n"
+        )
+    assert "weight_decay" not in caught.value.shown.partition("unknown parameter 'foo'")[0]
+
+
+def test_what_is_wrong_with_several_values_is_said_together() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(f"parameters:\n{KINDS}  lr: {{value: 0.1}}\n  batch_size: {{value: 99999}}\n  momentum: {{value: 2}}\n"
+              "  model_options: {parameters: {hidden: {value: x}, layers: {value: -1}}}\n")  # fmt: skip
+    for word in ("batch_size", "momentum", "model_options.hidden", "model_options.layers"):
+        assert word in caught.value.shown
+
+
+def test_a_metric_that_is_a_word_is_told_its_form() -> None:
+    with pytest.raises(SpecError, match=r"file.yaml:1: metric: expected {name: ..., goal: ...}, not 'val_loss'"):
+        parse(f"metric: val_loss\nparameters:\n{KINDS}  lr: {{value: 0.1}}\n")

@@ -106,3 +106,22 @@ def test_a_search_without_end_or_metric_lacks_both() -> None:
     with pytest.raises(SpecError) as caught:
         parse(f"method: bayes\nparameters:\n{KINDS}  lr: {{min: 0.1, max: 0.2}}\n")
     assert "requires run_cap" in caught.value.shown and "requires a 'metric'" in caught.value.shown
+
+
+def test_options_that_are_given_whole_and_by_name_are_one_mapping() -> None:
+    text = f"parameters:\n{KINDS}  lr: {{value: 0.1}}\n  model_options: {{value: {{hidden: 16}}}}\n"
+    text += "  model_options.layers: {values: [1, 2]}\n"
+    translation = translate(text, "file", "file", {})
+    assert translation.left == [] and [trial.trial_id for trial in parse(translation.text).trials] == [
+        trial.trial_id for trial in parse(text).trials
+    ]
+
+
+def test_a_text_that_looks_like_a_number_stays_text() -> None:
+    assert "name: '1e4'" in translate(f"name: '1e4'\nparameters:\n{KINDS}  lr: {{value: 0.1}}\n", "f", "f", {}).text
+
+
+def test_variants_of_a_search_say_how_often_they_are_drawn() -> None:
+    kinds = KINDS.replace("{value: sgd}", "{values: [sgd, sam]}")
+    text = f"method: random\nrun_cap: 3\nparameters:\n{kinds}  lr: {{value: 0.1}}\n  rho: {{min: 0.1, max: 0.2}}\n"
+    assert "; a search draws each equally often" in translate(text, "file", "file", {}).text
