@@ -87,9 +87,10 @@ def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
 def _check_tuned(spec: SpecFields, problems: Problems) -> None:
     for index, name in enumerate(spec.tuned):
         if name not in spec.written or name == "seed":
+            choices = [field for field in spec.written if field != "seed"]
             problems.add(
                 ("tuned", index),
-                f"tuned: {brief(name)} is not a parameter of this sweep; {expected(name, spec.written)}",
+                f"tuned: {brief(name)} is not a parameter of this sweep that can be tuned; {expected(name, choices)}",
             )
 
 

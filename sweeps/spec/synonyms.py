@@ -36,6 +36,7 @@ _LISTED: Final = (
     "model_arch model_architecture model_class backbone_name classifier_model network_architecture nn_type",
     "optimizer optim opt optimiser optimizer_name optimizer_type optim_name optim_type opt_name opt_type solver "
     "optimization_algorithm optimizer_class optimizer_fn which_optimizer optim_alg",
+    "base base_optimizer base_optim base_opt base_optimizer_name inner_optimizer",
     "scheduler lr_scheduler lr_schedule lr_sched learning_rate_schedule learning_rate_scheduler scheduler_name "
     "scheduler_type lr_scheduler_type lr_scheduler_name lr_schedule_type lr_policy sched schedule schedule_type "
     "scheduler_class lr_decay_type lr_decay_schedule",
