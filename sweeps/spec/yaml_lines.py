@@ -67,7 +67,7 @@ class _Loader(yaml.SafeLoader):
     """`safe_load`, except that 1e-4 is a number, as in YAML 1.2, and that merges are as YAML says."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replace merges: own keys win, then the earlier mapping. PyYAML 6.0.4 compares keys by identity, not by text."""
+        """Replace merges: own keys win, then the earlier mapping. PyYAML 6.0.4 compares keys by identity."""
         merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if key.tag == _MERGE:
