@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 
 class RowDropout(nn.Module):
-    """What the layers here share: `key` () int64, set before a pass, and masks from it."""
+    """What the layers here share: `key` () int64, set before a pass, and a mask from it for each call in the pass."""
 
     by_channel: ClassVar[bool] = False  # whether whole channels of a sample are dropped
     unbatched: ClassVar[int] = 0  # dimensions of an input that has no batch, as torch has it
     p: float
     key: Tensor
+    calls: int
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, ...); x itself in an evaluation."""
@@ -36,7 +37,9 @@ class RowDropout(nn.Module):
         leading = x.dim() if not self.by_channel else 1 if x.dim() == self.unbatched else 2
         shape = torch.Size((*x.shape[:leading], *[1] * (x.dim() - leading)))
         place = torch.arange(shape.numel(), device=x.device) * _STRIDE
-        return (mixed(place + self.key) >= int(self.p * 2**64) - 2**63).view(shape)
+        key = mixed(self.key + self.calls)  # a layer may stand at several places of a module
+        self.calls += 1
+        return (mixed(place + key) >= int(self.p * 2**64) - 2**63).view(shape)
 
 
 class _Scaled(RowDropout):
@@ -124,7 +127,7 @@ def step_keys(seeds: Tensor, step: Tensor) -> Tensor:
 def set_keys(layers: Sequence[RowDropout], key: Tensor) -> None:
     """Give every layer its own key of a row's step, ()."""
     for index, layer in enumerate(layers):
-        layer.key = mixed(key + (index + 1))
+        layer.key, layer.calls = mixed(key + (index + 1)), 0
 
 
 def mixed(bits: Tensor) -> Tensor:

@@ -106,3 +106,11 @@ def test_a_row_with_dropout_is_the_same_at_every_k_and_resumes_bitwise(lab: Path
     assert by_row(swapped, 1) == by_row(together, 0), "whatever its place"
     captured = list(train(rows, capture=lambda work: work))
     assert by_row(captured, 0) == by_row(together, 0)
+
+
+def test_a_layer_that_is_used_twice_draws_twice_and_the_same_in_both_passes() -> None:
+    layer, ones = by_rows_own(nn.Dropout(0.5)), torch.ones(1, 4096)
+    at_x = [layer(ones), layer(ones)]
+    assert abs((at_x[0] == at_x[1]).double().mean().item() - 0.5) < 0.05
+    by_rows_own(layer)  # as before every pass
+    assert all(torch.equal(layer(ones), mask) for mask in at_x)
