@@ -24,8 +24,11 @@ def search_summary(plan: Plan) -> Iterator[str]:
     if spec.early_terminate is not None:
         epochs = {trial.epochs for trial in (*plan.trials, *spec.middles)}
         rungs = sorted({rung for total in epochs for rung in spec.early_terminate.rungs(total)})
-        shown = f"after epoch {', '.join(map(str, rungs))}; about one of {spec.early_terminate.eta:g} goes on"
-        yield f"hyperband judges a point {shown if rungs else 'never: a trial has too few epochs'}"
+        if rungs:
+            after, eta = ", ".join(map(str, rungs)), spec.early_terminate.eta
+            yield f"hyperband judges a point after epoch {after}; about one of {eta:g} continues"
+        else:
+            yield "hyperband never judges a point: a trial has too few epochs"
 
 
 def per_point(plan: Plan) -> str:

@@ -14,12 +14,12 @@ from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parsing import Parameters, is_parameter
 from polysweep.sweeps.spec.proposals import (
     USUAL,
+    chosen_options,
     is_foreign_metric,
     meaning,
+    meanings,
     metric_of,
     metric_proposal,
-    options_of,
-    propose,
 )
 from polysweep.sweeps.spec.reading import FieldsRead, read_fields
 from polysweep.sweeps.spec.synonyms import means
@@ -57,7 +57,7 @@ def diagnose(data: Mapping[str, Any], where: Source, stem: str, count: int | Non
         spaces = _spaces(read)
         taken = {*read.reading.names.values(), *(name for space in spaces for name in space)}
         left = read.reading.unknown
-        proposed |= propose(left, taken, options_of(spaces), by_spelling=by_spelling)
+        proposed |= meanings(left, taken, chosen_options(spaces), by_spelling=by_spelling)
         read = read_fields(data, where, stem, proposed=proposed, count=count)
     metric = metric_of(data)
     is_foreign = metric not in read.values["rename"] and is_foreign_metric(metric, _spaces(read))

@@ -47,7 +47,7 @@ def in_our_case(kind: str, name: Any) -> Any:
     return by_letters.get(name.lower(), name) if isinstance(name, str) else name
 
 
-def options_of(spaces: Sequence[Parameters]) -> list[str]:
+def chosen_options(spaces: Sequence[Parameters]) -> list[str]:
     """The options of all components that a sweep's parameters choose, as `model_options.hidden`.
 
     If they choose none of a kind, those of the usual one, which is what the sweep is told to add.
@@ -55,7 +55,7 @@ def options_of(spaces: Sequence[Parameters]) -> list[str]:
     options: dict[str, None] = {}
     for space in spaces:
         for kind in COMPONENT_FIELDS:
-            bases = (space["base"].grid or []) if kind == "optimizer" and "base" in space else [None]
+            bases = (space["base"].grid or [None]) if kind == "optimizer" and "base" in space else [None]
             chosen = (space[kind].grid or []) if kind in space else [USUAL[kind]]
             for name, base in itertools.product(chosen, bases):
                 try:
@@ -66,7 +66,7 @@ def options_of(spaces: Sequence[Parameters]) -> list[str]:
     return list(options)
 
 
-def propose(
+def meanings(
     names: Iterable[str], taken: Collection[str], options: Iterable[str], *, by_spelling: bool
 ) -> dict[str, str]:
     """By foreign name ours, for those that mean one; none twice, and none that the file has under its own name."""

@@ -27,7 +27,7 @@ def test_a_bayes_search_says_what_will_be_proposed_from_which_ranges_and_how() -
         "drawn from: rho uniform from 0.05 to 0.4; with scheduler constant: lr log_uniform_values from 0.0001 to 1 | "
         "with scheduler polyak: nothing more",
         "the first 10 at random, until as many have ended; then as Optuna's TPE proposes by the results",
-        "hyperband judges a point after epoch 3, 9, 27; about one of 3 goes on",
+        "hyperband judges a point after epoch 3, 9, 27; about one of 3 continues",
     ]
     assert per_point(plan(parse(BAYES + "run_cap: 90\n"), {})) == "a stack of K = 3"
     assert per_point(plan(parse(BAYES + "run_cap: 90\nlaunch: {stack: 1}\n"), {})) == "3 stacks of K = 1"
@@ -38,7 +38,7 @@ def test_few_points_and_small_spaces_are_said() -> None:
     small = summary(GOOD.replace("grid", "bayes") + "run_cap: 300\n")
     assert small[-1] == "there are 6 different points only, and the search ends with them"
     early = "early_terminate: {type: hyperband, min_iter: 3}\n"
-    assert summary(GOOD + early) == ["hyperband judges a point never: a trial has too few epochs"]
+    assert summary(GOOD + early) == ["hyperband never judges a point: a trial has too few epochs"]
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from polysweep.sweeps.spec.proposals import in_our_case, metric_proposal, propose
+from polysweep.sweeps.spec.proposals import in_our_case, meanings, metric_proposal
 
 
 def test_no_name_is_proposed_twice_or_beside_itself() -> None:
     names = ["learning_rate", "base_lr", "epochs_max", "hidden_size", "nothing"]
-    proposed = propose(names, {"epochs"}, ["model_options.hidden"], by_spelling=True)
+    proposed = meanings(names, {"epochs"}, ["model_options.hidden"], by_spelling=True)
     assert proposed == {"learning_rate": "lr", "hidden_size": "model_options.hidden"}
 
 
 def test_a_spelling_is_proposed_if_it_is_close() -> None:
     names = ["weigth_decay", "test_batch_size", "eta_x", "mode", "beta3"]
     options = ["optimizer_options.beta1"]
-    assert propose(names, (), options, by_spelling=True) == {"weigth_decay": "weight_decay"}
+    assert meanings(names, (), options, by_spelling=True) == {"weigth_decay": "weight_decay"}
 
 
 @pytest.mark.parametrize(
