@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,11 @@ MEMORY_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Waits between rounds whose workers all ended because a machine was short of memory."""
 INFRASTRUCTURE_RETRIES: Final = 3
 """How often Tune restarts a job whose worker or node has died; after that the next round takes it up."""
+
+
+STARTING: Final = 64
+"""How many jobs may wait for their worker at once. Tune's own 1 starts 1,000 workers one after the other, which takes
+an hour, and lets a worker go whose next job is not waiting yet."""
 
 
 class Rounds:
@@ -132,7 +138,9 @@ class Rounds:
 
         Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
         """
-        launch = self._queue.spec.launch
+        launch, target = self._queue.spec.launch, self._queue.spec.metric.target
+        # A job that waits is started also after the target is reached.
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "1" if target is not None else str(STARTING)
         tuner = tune.Tuner(
             tune.with_resources(StackTrainable, {"cpu": launch.cpus, "gpu": launch.gpus}),
             param_space={
