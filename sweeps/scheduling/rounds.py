@@ -16,7 +16,7 @@ from polysweep.sweeps.job import LaunchOptions, RowProgress
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory
-from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher
+from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher, report_seconds
 from polysweep.sweeps.store.launches import LaunchLease
 from polysweep.sweeps.store.provenance import THIS_VERSION
 from polysweep.sweeps.store.states import State, TrialState
@@ -145,6 +145,7 @@ class Rounds:
             tune.with_resources(StackTrainable, {"cpu": launch.cpus, "gpu": launch.gpus}),
             param_space={
                 "online": self._options.wandb == "online",
+                "report_seconds": report_seconds(launch.concurrency or self._slots()),
                 "folder": working_folder(),
                 "path": import_paths() if self._options.address else [folder for folder in sys.path if folder],
                 "version": THIS_VERSION,

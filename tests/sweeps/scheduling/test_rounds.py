@@ -81,10 +81,13 @@ def test_many_workers_start_at_once_unless_a_target_may_end_the_sweep(
     metric = {"name": "test/top1", "goal": "maximize"} | ({} if target is None else {"target": target})
     rounds._queue._adopt(SweepSpec.load(spec_file("other.yaml", **SMALL, metric=metric)))
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "auto")
+    monkeypatch.setattr(rounds, "_slots", lambda: 1000)
     waiting: list[int] = []
+    settings: dict[str, Any] = {}
 
     class Tuner:
-        def __init__(self, *_: Any, tune_config: Any, **__: Any) -> None:
+        def __init__(self, *_: Any, param_space: dict[str, Any], tune_config: Any, **__: Any) -> None:
+            settings.update(param_space)
             waiting.append(_get_max_pending_trials(SearchGenerator(tune_config.search_alg)))
 
         def fit(self) -> Any:
@@ -93,3 +96,4 @@ def test_many_workers_start_at_once_unless_a_target_may_end_the_sweep(
     monkeypatch.setattr(tune, "Tuner", Tuner)
     rounds._fit()
     assert waiting == [most]
+    assert settings["report_seconds"] == 10.0, "100 reports a second of all 1,000 together"
