@@ -42,6 +42,7 @@ class Run:
     job_type: str
     tags: tuple[str, ...]
     config: Mapping[str, Any]
+    place: tuple[str | None, str] | None = None  # entity and project, if they are not those of the environment
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
     import wandb
 
     silent = os.environ["WANDB_SILENT"].lower() != "false"
-    entity, project = target_project()
+    entity, project = run.place or target_project()
     retries = {
         "x_graphql_retry_max": UPLOAD_RETRIES,
         "x_graphql_retry_wait_min_seconds": 0.5,

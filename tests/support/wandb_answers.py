@@ -97,6 +97,7 @@ class Run:
 def user() -> dict[str, Any]:
     return {
         "id": "1", "entity": ENTITY, "username": ENTITY, "name": ENTITY, "flags": "{}", "admin": False, "email": "",
+        "photoUrl": "",
     }  # fmt: skip
 
 
