@@ -43,6 +43,7 @@ class Run:
     tags: tuple[str, ...]
     config: Mapping[str, Any]
     place: tuple[str | None, str] | None = None  # entity and project, if they are not those of the environment
+    sweep_id: str | None = None  # of the W&B Sweep that it belongs to
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
                 x_disable_stats=True,
                 x_disable_machine_info=True,
                 x_save_requirements=False,
+                sweep_id=run.sweep_id,
                 **(retries if is_upload else {}),
             ),
         )

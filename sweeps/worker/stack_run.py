@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final
 
 from polysweep.sweeps.job import Job, RowProgress
@@ -16,6 +17,7 @@ from polysweep.sweeps.store.claims import Lease
 from polysweep.sweeps.store.record import BEGUN
 from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.wandb_sweep import registered
 from polysweep.sweeps.worker.failures import Failure, verdict
 from polysweep.sweeps.worker.heartbeat import Watch
 from polysweep.sweeps.worker.trial_run import TrialRun
@@ -177,7 +179,8 @@ class StackRun:
                 names = {*tags[row.trial_id], *self._job.sweeps}
                 row.note_wandb(BEGUN)
                 canonical, flat = row.config.canonical(), row.config.flat()
-                self._online.start(describe(row.trial_id, canonical, flat, sorted(names), row.record), row.history)
+                run = describe(row.trial_id, canonical, flat, sorted(names), row.record)
+                self._online.start(replace(run, sweep_id=registered(self._store, names)), row.history)
         return True
 
     def _by_epoch(self) -> list[list[TrialRun]]:

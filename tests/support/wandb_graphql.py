@@ -41,6 +41,7 @@ class State:
         self.views: dict[tuple[str, str, str], dict[str, Any]] = {}  # by entity, project and name
         self.read_only: list[str] = []  # projects, as entity/project, that this key may not write to
         self.files: dict[str, int] = {}  # by run and name the size of what was uploaded
+        self.sweeps: dict[str, dict[str, str]] = {}  # by id
         self.numbers = itertools.count()
         self.origin = ""  # of the server, as the last request addressed it
         self.unknown: list[str] = []
@@ -68,6 +69,7 @@ class State:
             "model": self._project,
             "project": self._project,
             "upsertBucket": self._upsert,
+            "upsertSweep": self._upsert_sweep,
             "deleteRun": self._delete,
             "models": self._models,
             "upsertView": self._upsert_view,
@@ -172,6 +174,19 @@ class State:
         if run is None:
             raise LookupError(f"run not found: {storage_id}")
         return run
+
+    def _upsert_sweep(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A new W&B sweep, to which the runs that match its filters belong from now on."""
+        given = arguments["input"]
+        place = given.get("entityName") or ENTITY, given["projectName"]
+        self._require_writable(place)
+        sweep_id = f"sweep{len(self.sweeps):03}"
+        self.sweeps[sweep_id] = {"project": "/".join(place), "config": given["config"]}
+        runs = self.projects.setdefault(place, {})
+        for run in chosen(runs, given["priorRunsFilters"]) if given.get("priorRunsFilters") else ():
+            run.attributes["sweep"] = sweep_id
+        project = {"id": "1", "name": place[1], "entity": {"id": "1", "name": place[0]}}
+        return {"sweep": {"name": sweep_id, "project": project}, "configValidationWarnings": []}
 
     def _upsert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         given = arguments["input"]

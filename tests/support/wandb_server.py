@@ -65,7 +65,7 @@ class Server:
         projects = {"/".join(place): list(runs) for place, runs in self.state.projects.items()}
         found = {"runs": runs, "projects": projects, "requests": self.requests, "unknown": self.state.unknown}
         found["views"] = ["/".join([*place, *map(str, view.values())]) for place, view in self.state.views.items()]
-        found |= {"log": self.log, "files": self.state.files}
+        found |= {"log": self.log, "files": self.state.files, "sweeps": self.state.sweeps}
         return web.json_response(found)
 
     async def control(self, request: web.Request) -> web.Response:
