@@ -58,6 +58,11 @@ class RowProgress:
     history: Mapping[str, Any]
 
 
+def measurement_name(signature: str, width: int | None, *, is_shared: bool) -> str:
+    """By which a measurement is kept: its signature, its K where that is fixed, and whether a share was measured."""
+    return signature + ("" if width is None else f"-{width}") + ("-shared" if is_shared else "")
+
+
 @dataclass(frozen=True)
 class CalibrationJob:
     """What is to be measured of a signature on a worker's device: K, the share of a GPU, or both."""
@@ -75,8 +80,7 @@ class CalibrationJob:
     @property
     def name(self) -> str:
         """By which the measurement is kept."""
-        fixed = "" if self.width is None else f"-{self.width}"
-        return self.signature + fixed + ("-shared" if self.share is None else "")
+        return measurement_name(self.signature, self.width, is_shared=self.share is None)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from polysweep.trainer.train import use_settings_of
 WORTH: Final = 1.05
 """A wider stack, or a smaller share, is worth it if it is faster by more than this factor."""
 MOST_ROWS: Final = {"cpu": 8, "cuda": 64}
-"""The widest stack that is tried. A CPU has many cores, and a sweep keeps them busy with many stacks, not with wide ones."""
+"""The widest stack that is tried. A CPU has many cores, and many stacks keep them busy, not wide ones."""
 SHARES: Final = (1, 2, 4, 8)
 """How many stacks are tried side by side on one GPU."""
 HEADROOM: Final = 0.75

@@ -43,7 +43,7 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device lacks memory: torch has a class for it; cuBLAS, CUDA graphs and the CPU's allocator only say so."""
+    """Whether it lacked memory: torch has a class for that; cuBLAS, CUDA graphs and the CPU's allocator only say so."""
     words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
     return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)
 

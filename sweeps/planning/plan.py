@@ -74,7 +74,7 @@ class Plan:
         firsts = {t.signature: t for t in reversed(self.trials) if self.state(t) in starting}
         if is_shared and self.proposals_left:
             firsts |= {trial.signature: trial for trial in self.spec.middles}
-        return [trial for trial in reversed(firsts.values()) if self.widths.measurement(trial, "")]
+        return [trial for trial in reversed(firsts.values()) if not self.widths.is_measured(trial)]
 
     @property
     def notes(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from polysweep.sweeps.job import Calibration, CalibrationJob
+from polysweep.sweeps.job import Calibration, CalibrationJob, measurement_name
 from polysweep.sweeps.spec.fields import Launch
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial
@@ -35,7 +35,7 @@ class Widths:
     _fixed: dict[str, tuple[int | None, str]] = field(default_factory=dict, init=False)  # by signature
 
     def fixed(self, trial: SweepTrial) -> tuple[int | None, str]:
-        """K where nothing is measured for it, else None; and a note if it is not what one would expect."""
+        """K if none is measured for it, else None; and a note if it is not what one would expect."""
         if trial.signature not in self._fixed:
             self._fixed[trial.signature] = _fixed_width(self.spec, trial, self.data)
         return self._fixed[trial.signature]
@@ -45,7 +45,7 @@ class Widths:
         fixed = self.fixed(trial)[0]
         if fixed is not None:
             return fixed
-        measurement = self.measured.get(self._job(trial, "").name)
+        measurement = self.measured.get(self._name(trial))
         return 1 if measurement is None else fitted(measurement.width, len(self.spec.seeds))
 
     def gpus(self, trial: SweepTrial) -> float:
@@ -54,16 +54,15 @@ class Widths:
         if gpus != "auto":
             return gpus
         # A point that bayes has proposed may be the first of its signature: it takes another one's share.
-        candidates = [self.measured.get(self._job(trial, "").name), *self.measured.values()]
+        candidates = [self.measured.get(self._name(trial)), *self.measured.values()]
         return next((one.share for one in candidates if one and one.share), 1.0)
 
-    def measurement(self, trial: SweepTrial, store: str, patience: float = 0.0) -> CalibrationJob | None:
-        """What is to be measured before a trial can start, by one worker for all of its signature; None for nothing."""
-        job = self._job(trial, store, patience)
-        is_needed = job.width is None or job.share is None
-        return job if is_needed and job.name not in self.measured else None
+    def is_measured(self, trial: SweepTrial) -> bool:
+        """Whether nothing has to be measured before the trial can start."""
+        return not self._is_asked(trial) or self._name(trial) in self.measured
 
-    def _job(self, trial: SweepTrial, store: str, patience: float = 0.0) -> CalibrationJob:
+    def measurement(self, trial: SweepTrial, store: str, patience: float = 0.0) -> CalibrationJob:
+        """What one worker measures for all trials of this one's signature."""
         launch = self.spec.launch
         return CalibrationJob(
             store=store,
@@ -77,14 +76,20 @@ class Widths:
             patience=patience,
         )
 
+    def _is_asked(self, trial: SweepTrial) -> bool:
+        return self.fixed(trial)[0] is None or self.spec.launch.gpus == "auto"
+
+    def _name(self, trial: SweepTrial) -> str:
+        return measurement_name(trial.signature, self.fixed(trial)[0], is_shared=self.spec.launch.gpus == "auto")
+
     def lines(self, trials: Iterable[SweepTrial]) -> list[str]:
         """For each signature among the trials whose K or share is measured, what was, or that it will be."""
         lines = {}
         for trial in trials:
-            job = self._job(trial, "")
-            if job.name not in lines and (job.width is None or job.share is None):
+            name = self._name(trial)
+            if name not in lines and self._is_asked(trial):
                 model, task = trial.config.model, trial.config.task
-                lines[job.name] = f"{model} on {task}: {self._in_words(trial, self.measured.get(job.name))}"
+                lines[name] = f"{model} on {task}: {self._in_words(trial, self.measured.get(name))}"
         return list(lines.values())
 
     def _in_words(self, trial: SweepTrial, measurement: Calibration | None) -> str:
@@ -112,8 +117,7 @@ def known_measurements(spec: SweepSpec, store: Store, data: str = "") -> dict[st
     widths = Widths(spec, data)
     kind = kind_of_device(spec.launch.device, spec.launch.cpus, imports=False)
     firsts = {trial.signature: trial for trial in [*spec.trials, *spec.middles]}
-    jobs = [widths.measurement(trial, store.root) for trial in firsts.values()]
-    names = [job.name for job in jobs if job is not None]
+    names = [widths._name(trial) for trial in firsts.values() if widths._is_asked(trial)]
     kept = {name: store.calibrations.read(kind, name) for name in names}
     return {name: calibration for name, calibration in kept.items() if calibration}
 

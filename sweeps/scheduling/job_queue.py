@@ -73,9 +73,9 @@ class JobQueue:
         round_plan = self._plan(states)
         self._states = states
         patience = self._store.files.patience
-        asked = [self.widths.measurement(trial, self._store.root, patience) for trial in round_plan.to_measure]
-        self._to_measure = [job for job in asked if job is not None]
-        waiting = {job.signature for job in self._to_measure}
+        asked = round_plan.to_measure
+        self._to_measure = [self.widths.measurement(trial, self._store.root, patience) for trial in asked]
+        waiting = {trial.signature for trial in asked}
         ready = [trial for trial in self.spec.trials if trial.signature not in waiting]
         self._jobs = iter(self._plan(states, ready).jobs if waiting else round_plan.jobs)
         self.target_reached = is_target_reached(self.spec.metric, self._store, states)

@@ -27,8 +27,8 @@ def test_the_check_of_a_gpu_runs_on_a_cpu_in_small() -> None:
 
 def test_the_check_of_a_gpu_says_where_there_is_none() -> None:
     answer = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "gpu_check.py"], capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        [sys.executable, ROOT / "benchmarks" / "gpu_check.py"], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == "gpu-check: torch finds no GPU here; `--device cpu` runs all of it in small\n"

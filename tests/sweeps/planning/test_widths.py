@@ -34,7 +34,7 @@ def measured(spec: SweepSpec, width: int, share: float | None = None) -> dict[st
     """As if every signature of the sweep had been measured."""
     jobs = [Widths(spec).measurement(trial, "") for trial in spec.trials]
     kind = kind_of_device("cpu", 1)
-    return {job.name: Calibration(kind, job.name, width, share, CURVE, {}, 1, 1.0, 0.0) for job in jobs if job}
+    return {job.name: Calibration(kind, job.name, width, share, CURVE, {}, 1, 1.0, 0.0) for job in jobs}
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_a_share_of_a_gpu_is_measured_also_for_trials_that_have_their_k() -> Non
     trial = spec.trials[0]
     assert before.widths.gpus(trial) == 1.0 == spec.launch.resources.gpus and spec.launch.device == "cuda"
     after = Widths(spec, measured=measured(spec, 16, 0.25))
-    assert after.gpus(trial) == 0.25 and after.measurement(trial, "") is None
+    assert after.gpus(trial) == 0.25 and after.is_measured(trial)
     assert ": K = 15, GPUs per stack = 0.25, measured on" in after.lines([trial])[0]
 
 
 def test_a_share_is_measured_at_the_k_that_a_search_fixes() -> None:
     spec = parse(GOOD + "early_terminate: {type: hyperband, min_iter: 1}\nlaunch: {gpus: auto}\n")
     job = Widths(spec).measurement(spec.trials[0], "")
-    assert job is not None and (job.width, job.share) == (3, None)
+    assert (job.width, job.share) == (3, None)
     assert job.name == f"{spec.trials[0].signature}-3-shared"

@@ -19,9 +19,8 @@ def test_a_signature_is_measured_once(tmp_path: Path, monkeypatch: pytest.Monkey
     config = TrialConfig.parse(TINY)
     job = CalibrationJob(str(tmp_path), "0a1b2c3d", config.canonical(), width=None, share=1.0)
     measured = calibrate(job)
-    assert (
-        measured is not None and measured.device == kind_of_device("cpu", 1) and measured.device.endswith(", 1 thread")
-    )
+    assert measured is not None
+    assert measured.device == kind_of_device("cpu", 1) and measured.device.endswith(", 1 thread")
     assert measured.width in [one["width"] for one in measured.widths] and measured.share is None
     monkeypatch.setattr(measuring, "measure_widths", None)
     again = calibrate(job)
