@@ -207,9 +207,9 @@ def report(
         write_report(selection, out, theirs, wheres)
         say(out)
     if wandb:
-        from polysweep.analysis.report.wandb_report import publish
+        from polysweep.analysis.report.wandb_report import publish_report
 
-        _say_published(*publish(selection, theirs, wheres))
+        _say_published(*publish_report(selection, theirs, wheres))
 
 
 @app.command()

@@ -46,7 +46,7 @@ PLOTS: Final = "plots/"
 LONGEST_TITLE: Final = 128
 
 
-def publish(
+def publish_report(
     selection: Selection, published: Published | None = None, where: Mapping[str, str] | None = None
 ) -> tuple[str, bool]:
     """Create the report of a sweep beside its runs, or bring it up to date; its address, and whether it is new.

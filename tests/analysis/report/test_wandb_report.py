@@ -18,7 +18,7 @@ from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.published.cells import load_published
 from polysweep.analysis.report import html, wandb_report
 from polysweep.analysis.report.wandb_panels import Panels, summary_id
-from polysweep.analysis.report.wandb_report import markdown_parts, publish
+from polysweep.analysis.report.wandb_report import markdown_parts, publish_report
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.sweeps.store.store import Store
@@ -62,9 +62,9 @@ def markdown(report: Any) -> str:
 @pytest.mark.usefixtures("one_plot")
 def test_a_report_is_published_once_and_then_brought_up_to_date(store: Store, wandb_server: Wandb) -> None:
     selection = select(pull("made", store=store))
-    address, is_new = publish(selection)
+    address, is_new = publish_report(selection)
     assert is_new and re.fullmatch(r"http://.*/lab/p/reports/polysweep:-made--\w+", address)
-    assert publish(selection) == (address, False)
+    assert publish_report(selection) == (address, False)
     found, run_id = wandb_server.dump(), summary_id("made")
     assert len(reports(wandb_server)) == 1 and reports(wandb_server)[0].endswith("/2"), "one report, saved twice"
     assert [name for name in found["runs"] if name.startswith("polysweep-report-")] == [run_id]
@@ -73,7 +73,7 @@ def test_a_report_is_published_once_and_then_brought_up_to_date(store: Store, wa
 
 def test_the_library_reads_back_what_was_published(store: Store) -> None:
     pulled = pull("made", store=store)
-    report: Any = wr.Report.from_url(publish(select(pulled))[0])
+    report: Any = wr.Report.from_url(publish_report(select(pulled))[0])
     assert (report.title, report.entity, report.project) == ("polysweep: made", "lab", "p")
     headings = [block.text for block in report.blocks if isinstance(block, wr.H2)]
     assert headings == ["Summary", "Tables", "Plots", *Panels(pulled).sections(), "Spec"]
@@ -92,7 +92,7 @@ def test_the_library_reads_back_what_was_published(store: Store) -> None:
 @pytest.mark.usefixtures("one_plot")
 def test_the_same_sweep_is_the_same_report(store: Store, wandb_server: Wandb) -> None:
     def spec() -> Any:
-        publish(select(pull("made", store=store)))
+        publish_report(select(pull("made", store=store)))
         return json.loads(reports(wandb_server)[0].partition("/polysweep: made/")[2].rpartition("/")[0])
 
     assert spec() == spec()
@@ -133,7 +133,7 @@ def test_published_numbers_are_compared(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_plot")
 def test_plots_are_never_counted_as_trials(store: Store, wandb_server: Wandb, tmp_path: Path) -> None:
     before = pull(ADDRESS, cache=tmp_path / "before", metric="test/top1", tuned="lr")
-    publish(select(pull("made", store=store)))
+    publish_report(select(pull("made", store=store)))
     after = pull(ADDRESS, cache=tmp_path / "after", metric="test/top1", tuned="lr")
     again = pull(ADDRESS, cache=tmp_path / "before", metric="test/top1", tuned="lr")
     assert len(wandb_server.dump()["runs"]) == len(before.runs) + 1
@@ -148,7 +148,7 @@ def test_plots_are_never_counted_as_trials(store: Store, wandb_server: Wandb, tm
 def test_the_runs_of_an_address_have_a_report(wandb_server: Wandb, tmp_path: Path) -> None:
     wandb_server.load("p", foreign())
     selection = select(pull(ADDRESS, cache=tmp_path, **MAPPED))  # type: ignore[arg-type]
-    report: Any = wr.Report.from_url(publish(selection)[0])
+    report: Any = wr.Report.from_url(publish_report(selection)[0])
     assert report.title == "polysweep: p" and f"report {ADDRESS} --wandb" in report.description
     assert "| rho" in markdown(report) and "(n = 2)" in markdown(report)
     grid = next(block for block in report.blocks if isinstance(block, wr.PanelGrid) and not block.hide_run_sets)
@@ -162,27 +162,27 @@ def test_the_runs_of_an_address_have_a_report(wandb_server: Wandb, tmp_path: Pat
 @pytest.mark.usefixtures("one_plot")
 def test_what_a_user_removed_is_made_anew(store: Store, wandb_server: Wandb) -> None:
     selection, run_id = select(pull("made", store=store)), summary_id("made")
-    address, _ = publish(selection)
+    address, _ = publish_report(selection)
     wandb.Api(timeout=30).run(f"lab/p/{run_id}").delete()
     end_client(0.5)  # as the next command has a client of its own
-    assert publish(selection) == (address, False), "the same report, with the plots of another run"
+    assert publish_report(selection) == (address, False), "the same report, with the plots of another run"
     plots: Any = next(b for b in wr.Report.from_url(address).blocks if isinstance(b, wr.PanelGrid))
     assert f"{run_id}-2" in plots.runsets[0].filters
     wr.Report.from_url(address).delete()
     end_client(0.5)
-    other, is_new = publish(selection)
+    other, is_new = publish_report(selection)
     assert is_new and other != address
 
 
 @pytest.mark.usefixtures("one_plot")
 def test_a_report_keeps_its_id_if_it_is_renamed_or_copied(store: Store) -> None:
     selection = select(pull("made", store=store))
-    address, _ = publish(selection)
+    address, _ = publish_report(selection)
     report: Any = wr.Report.from_url(address)
     report.title, report.description = "Ours", "of a user"
     report.save()
     report.save(clone=True)
-    assert publish(selection) == (address, False)
+    assert publish_report(selection) == (address, False)
     assert wr.Report.from_url(address).title == "polysweep: made"
 
 
