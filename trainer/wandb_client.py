@@ -18,6 +18,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, Final, Literal, TypeVar
 
+from polysweep.trainer.errors import UserError
+
 Mode = Literal["online", "offline", "disabled"]
 INIT_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 60.0
@@ -83,6 +85,7 @@ def _closed() -> tuple[type[BaseException], ...]:
 
 def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> Any:
     """Open or resume a run. An upload gives up after a few requests; a run that is trained waits for `INIT_SECONDS`."""
+    require_own_ids()
     prepare_environment()
     import wandb
 
@@ -135,6 +138,15 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
 def target_project(entity: str | None = None, project: str | None = None) -> tuple[str | None, str]:
     """Entity and project that runs are logged to: of the environment, else those given, else None and `polysweep`."""
     return os.environ.get("WANDB_ENTITY") or entity, os.environ.get("WANDB_PROJECT") or project or "polysweep"
+
+
+def require_own_ids() -> None:
+    """Raise `UserError` inside a W&B agent: with that variable the client gives every run another id and project."""
+    if os.environ.get("WANDB_SWEEP_ID"):
+        raise UserError(
+            "WANDB_SWEEP_ID: set, as by a W&B agent; the client would ignore the ids of the trials. Unset it: "
+            "polysweep needs no agent, and --wandb-sweep registers a sweep as a W&B Sweep"
+        )
 
 
 def prepare_environment() -> None:
