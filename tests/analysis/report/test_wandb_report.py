@@ -159,6 +159,7 @@ def test_the_runs_of_an_address_have_a_report(wandb_server: Wandb, tmp_path: Pat
     }
 
 
+@pytest.mark.long  # W&B's client asks five times before it believes that a run was deleted
 @pytest.mark.usefixtures("one_plot")
 def test_what_a_user_removed_is_made_anew(store: Store, wandb_server: Wandb) -> None:
     selection, run_id = select(pull("made", store=store)), summary_id("made")

