@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -193,7 +194,8 @@ def status(
 
     place = open_store(store)
     sweep = place.launched(name)
-    summary = status_of(sweep, place)
+    records: dict[str, Mapping[str, Any]] = {}
+    summary = status_of(sweep, place, records)
     if as_json:
         print(json.dumps(summary))
         return
@@ -208,7 +210,7 @@ def status(
             return
         time.sleep(2.0)
         sweep = place.launched(name)
-        summary = status_of(sweep, place)
+        summary = status_of(sweep, place, records)
 
 
 @app.command()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from polysweep.sweeps.spec.spec import SweepSpec
 
 _NEW: Final = TrialState()
+_SETTLED: Final = (State.FINISHED, State.DIVERGED)
+"""A trial that has ended so is never run again; a failed or stopped one may be."""
 _BATCH: Final = 1000
 
 
@@ -202,7 +204,8 @@ class Store:
     ) -> dict[str, TrialState]:
         """By id, the state of every trial of a sweep: one listing, and the records of those that have one.
 
-        `ended` are trials that have ended: they are not read again. `records` receives what was read.
+        `ended` are trials that have ended: they are not read again. `records` receives what was read; those in it of
+        trials that have finished or diverged are not read again.
         """
         trial_ids = [trial.trial_id for trial in sweep.trials]
         read = self._read_states([trial_id for trial_id in trial_ids if trial_id not in ended], records)
@@ -213,15 +216,16 @@ class Store:
         self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]] | None
     ) -> dict[str, TrialState]:
         """The states of those of the trials that have a folder."""
+        records = {} if records is None else records
+        settled = {i: records[i] for i in trial_ids if i in records and records[i]["outcome"] in _SETTLED}
         folders = self._present(trial_ids)
-        present = [trial_id for trial_id in trial_ids if trial_id in folders]
+        present = [trial_id for trial_id in trial_ids if trial_id in folders and trial_id not in settled]
         read = {i: record for i, record in self.records(present) if not isinstance(record, StoreError)}
-        if records is not None:
-            records |= read
+        records |= read
         open_ = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
         claims = {i: record["claim"] for i, record in open_.items() if isinstance(record.get("claim"), int)}
         owners = self.claims.owners(claims)
-        states = {}
+        states = {trial_id: _state(record, 0, None) for trial_id, record in settled.items()}
         for trial_id in present:
             record = read.get(trial_id)
             if record is not None and (record["outcome"] in FINAL or trial_id in owners):
