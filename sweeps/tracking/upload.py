@@ -16,7 +16,7 @@ from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_uploaded
 from polysweep.sweeps.tracking.wandb_server import Server, ServerRun
-from polysweep.sweeps.tracking.wandb_sweep import registered
+from polysweep.sweeps.tracking.wandb_sweep import sweep_ids
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import OwnFolder
 from polysweep.trainer.wandb_client import Fault, Run, send_run
@@ -58,9 +58,9 @@ def described_trials(store: Store, trials: Mapping[str, Flat], sweeps: Iterable[
     """Every trial that has a record, tagged with the sweeps that contain it and with `sweeps`."""
     names = store.sweeps_of(set(trials)) if trials else {}
     tags = {trial_id: tuple(sorted({*names[trial_id], *sweeps})) for trial_id in trials}
-    ids = {some: registered(store, some) for some in set(tags.values())}
+    ids = sweep_ids(store, tags)
     return {
-        trial_id: Described(trial_id, trials[trial_id], tags[trial_id], record, ids[tags[trial_id]])
+        trial_id: Described(trial_id, trials[trial_id], tags[trial_id], record, ids[trial_id])
         for trial_id, record in store.records(trials)
         if not isinstance(record, StoreError)
     }

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.sweeps.spec.sweep import Sweep, hashable
@@ -44,6 +44,13 @@ def registered(store: Store, names: Iterable[str]) -> str | None:
         with contextlib.suppress(ValueError, KeyError, TypeError):  # not one that was damaged: W&B only mirrors
             return str(json.loads(store.files.read(_path(name)) or b"")["id"])
     return None
+
+
+def sweep_ids(store: Store, names: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
+    """By trial the id of `registered`, for the names of the sweeps that contain it; each set of names is read once."""
+    sets = {trial_id: frozenset(some) for trial_id, some in names.items()}
+    ids = {some: registered(store, some) for some in set(sets.values())}
+    return {trial_id: ids[some] for trial_id, some in sets.items()}
 
 
 def register(sweep: Sweep, store: Store, say: Callable[[str], None]) -> None:
