@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart theory test units-and-system test-all coverage check bench architecture pictures schema clean
+.PHONY: quickstart theory test units-and-system test-all coverage check bench gpu-check architecture pictures schema clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -77,6 +77,10 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/theory.py
+	$(BIN)/python benchmarks/calibration.py
+
+gpu-check: .venv/installed-dev  ## whether all is well on this machine's GPU, and how fast: a report to paste, in under five minutes
+	$(BIN)/python benchmarks/gpu_check.py
 
 architecture: .venv/installed-dev  ## the picture of the rooms, from the imports
 	$(BIN)/python tools/architecture.py

@@ -2,7 +2,7 @@
 
 (a) `sam-sps` with torchvision transforms in a DataLoader with all cores, (b) a stack of one, eager, (c) captured as a
 CUDA graph, (d) captured stacks, in float32 and bfloat16; peak memory; and the roofline: operations over the measured
-matrix rate, bytes over the measured bandwidth. The last line is this device's entry for `sweeps.planning.plan.STACKS`.
+matrix rate, bytes over the measured bandwidth. `benchmarks/gpu_check.py` has it in its report.
 
     python benchmarks/gpu.py [--device cuda] [--steps 50] [--widths 2 4 8 16 32]
 
@@ -17,13 +17,14 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -160,53 +161,49 @@ def best_of(call: Callable[[], object], device: str, rounds: int = 5) -> float:
     return min(timed())
 
 
-def main() -> None:
-    """Print the table, the rooflines and the entry for `stack: auto`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--widths", type=int, nargs="+", default=[2, 4, 8, 16, 32])
-    options = parser.parse_args()
-    device, batch = options.device, options.batch
+def speed(device: str, steps: int, batch: int, widths: Sequence[int]) -> None:
+    """Print the table and the rooflines, as Markdown."""
     torch.set_num_threads(1)
     name = "cpu" if device == "cpu" else torch.cuda.get_device_name()
     per_epoch = EPOCH / batch
-    results: dict[tuple[str, int], float] = {}
-    table = Table(title=f"{name}: ResNet-20 3x32x32, batch {batch}, SAM-Polyak")
+    table = Table(box=box.MARKDOWN)
     for column in ("", "precision", "K", "s per epoch and trial", "times (a)", "peak GB"):
         table.add_column(column, justify="right" if column not in ("", "precision") else "left")
     with tempfile.TemporaryDirectory() as folder:
         write_cifar_shaped(Path(folder))
         plain = CIFAR10(Path(folder), 0.0)
-        baseline = usual(plain, options.steps, batch, device) * per_epoch
+        baseline = usual(plain, steps, batch, device) * per_epoch
         table.add_row("(a) sam-sps, DataLoader", "float32", "1", f"{baseline:.2f}", "1.0", f"{peak_memory(device):.2f}")
         task = plain.to(torch.device(device), torch.float32)
-        cases = [("(b) eager", 1, False), ("(c) captured", 1, True), *(("(d)", k, True) for k in options.widths)]
+        cases = [("(b) eager", 1, False), ("(c) captured", 1, True), *(("(d)", k, True) for k in widths)]
         for precision, (label, width, captured) in itertools.product(("float32", "bfloat16"), cases):
             if device != "cpu":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             configs = configs_of(precision, width, batch)
             try:
-                seconds = stack_seconds(task, configs, options.steps, device, captured) * per_epoch
+                seconds = stack_seconds(task, configs, steps, device, captured) * per_epoch
             except torch.OutOfMemoryError:
                 table.add_row(label, precision, str(width), "out of memory", "", "")
                 continue
-            if captured:
-                results[precision, width] = seconds
             figures = (f"{seconds:.3f}", f"{baseline / seconds:.1f}", f"{peak_memory(device):.2f}")
             table.add_row(label, precision, str(width), *figures)
-    console = Console(width=110)
-    console.print(table)
+    print(f"{name}: ResNet-20 3x32x32, batch {batch}, SAM-Polyak")
+    Console(width=110).print(table)
     for precision in ("float32", "bfloat16"):
         seconds, text = roofline(precision, batch, device, 1024 if device == "cpu" else 8192)
-        print(f"roofline {precision}: {seconds * per_epoch:.3f} s per epoch and trial: {text}")
-    for precision in ("float32", "bfloat16"):
-        fastest = min(seconds for (of, _), seconds in results.items() if of == precision)
-        width = min(k for (of, k), seconds in results.items() if of == precision and seconds <= 1.05 * fastest)
-        entry = {name: {"resnet20 3x32x32": width}}
-        print(f"stack: auto for {precision}: {entry}, the least K within 5 % of the best")
+        print(f"- roofline {precision}: {seconds * per_epoch:.3f} s per epoch and trial: {text}")
+
+
+def main() -> None:
+    """Print the table and the rooflines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--widths", type=int, nargs="+", default=[2, 4, 8, 16, 32])
+    options = parser.parse_args()
+    speed(options.device, options.steps, options.batch, options.widths)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,3 +55,43 @@ class RowProgress:
     epoch: int
     outcome: str
     history: Mapping[str, Any]
+
+
+def measurement_name(signature: str, width: int | None, *, is_shared: bool) -> str:
+    """By which a measurement is kept: its signature, its K where that is fixed, and whether a share was measured."""
+    return signature + ("" if width is None else f"-{width}") + ("-shared" if is_shared else "")
+
+
+@dataclass(frozen=True)
+class CalibrationJob:
+    """What is to be measured of a signature on a worker's device: K, the share of a GPU, or both."""
+
+    store: str
+    signature: str
+    config: Mapping[str, Any]  # canonical, of one of its trials
+    width: int | None  # K where it is fixed
+    share: float | None  # of the device that a stack has; None: to be measured
+    device: str = "cpu"
+    data: str = ""
+    threads: int = 1
+    patience: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """By which the measurement is kept."""
+        return measurement_name(self.signature, self.width, is_shared=self.share is None)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A measurement: K, and the share of a GPU if that was asked for, with the figures that they were chosen from."""
+
+    device: str  # model, and threads of a CPU
+    signature: str
+    width: int  # K
+    share: float | None  # of a GPU
+    widths: Sequence[Mapping[str, Any]]  # by K seconds per row and step, and bytes
+    shares: Mapping[str, float]  # by the number of stacks side by side, rows and steps a second
+    free: int  # bytes that were free
+    seconds: float  # that it took
+    time: float  # when, in seconds since 1970

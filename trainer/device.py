@@ -42,6 +42,12 @@ def check_precision(precision: str, device: str) -> None:
         raise ConfigError("precision", f"{precision} needs {rule[precision]}, not this {device}; use float32")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it lacked memory: torch has a class for that; cuBLAS, CUDA graphs and the CPU's allocator only say so."""
+    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)
+
+
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 LARGEST: Final = 32 * 2**20  # bytes; glibc allows no more
@@ -86,3 +92,9 @@ def device_model(device: str, *, imports: bool = True) -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def kind_of_device(device: str, threads: int, *, imports: bool = True) -> str:
+    """What a measurement of speed holds for: the model of the GPU, or of the CPU with the number of torch's threads."""
+    model = device_model(device, imports=imports)
+    return model if device != "cpu" else f"{model}, {threads} thread{'' if threads == 1 else 's'}"

@@ -17,6 +17,7 @@ from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_
 from polysweep.sweeps.planning.sources import changed_sources
 from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.planning.target import is_target_reached
+from polysweep.sweeps.planning.widths import Widths, known_measurements
 from polysweep.sweeps.spec.remarks import remarks_on_spec
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
@@ -58,13 +59,14 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
             f"the sweep name {spec.name!r} is in use by another spec ({'; '.join(extension.changed)}): --extend keeps "
             "its trials and adds those of this one; else give this one another name"
         )
+    widths = Widths(spec, data, known_measurements(spec, store, data))
     if options.retry_failed:
-        before = make_plan(spec, store.states(spec), data)
+        before = make_plan(spec, store.states(spec), widths=widths)
         failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
         count = retry(store, {trial.trial_id: before.width(trial) for trial in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     records: dict[str, Mapping[str, Any]] = {}
-    plan = make_plan(spec, store.states(spec, records=records), data)
+    plan = make_plan(spec, store.states(spec, records=records), widths=widths)
     starting = [stack.trials[0].config for stack in plan.stacks]
     reason = _reason_to_end(plan, store)
     if options.address is None and not reason:
@@ -73,7 +75,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     notes = [*plan.notes, *_changes_of_device(plan, store), *changed_sources(plan.trials, records)]
     for warning in [*warnings(spec), *notes]:
         warn(warning)
-    store.write_sweep(spec, plan.widths)
+    store.write_sweep(spec, plan.planned_widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
     counts = plan.counts()

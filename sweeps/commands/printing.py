@@ -52,6 +52,8 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     )
     show_extension(spec.name, extension)
     say(_starting(plan))
+    for line in plan.widths.lines([trial for stack in plan.stacks for trial in stack.trials]):
+        say(line)
     say(f"time and cost: {estimate}")
 
 
@@ -73,11 +75,14 @@ def _starting(plan: Plan) -> str:
     from polysweep.sweeps.planning.search_summary import per_point
 
     parts = []
-    if plan.stacks or not plan.proposals_left:
-        sizes = " or ".join(map(str, sorted({stack.width for stack in plan.stacks})))
-        rows = sum(stack.width for stack in plan.stacks)
-        padding = rows - sum(len(stack.trials) for stack in plan.stacks)
-        text = f"{len(plan.stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
+    stacks = plan.measured_stacks
+    if waiting := sum(len(stack.trials) for stack in plan.stacks) - sum(len(stack.trials) for stack in stacks):
+        parts.append(f"stacks would start for {waiting} trials, of a K that is to be measured")
+    if stacks or not (plan.proposals_left or waiting):
+        sizes = " or ".join(map(str, sorted({stack.width for stack in stacks})))
+        rows = sum(stack.width for stack in stacks)
+        padding = rows - sum(len(stack.trials) for stack in stacks)
+        text = f"{len(stacks)} stacks would start" + (f", of K = {sizes}" if sizes else "")
         parts.append(text + (f" ({padding} of their {rows} rows are padding)" if padding else ""))
     if plan.proposals_left:
         parts.append(f"bayes would propose {plan.proposals_left} points, each {per_point(plan)}")

@@ -7,43 +7,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import cycle, islice
-from typing import Any, Final
+from typing import Any
 
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
+from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.states import State, TrialState, counts_of
-from polysweep.trainer.components.plugins import component
-from polysweep.trainer.device import device_class
-
-STACKS: Final[Mapping[str, Mapping[str, int]]] = {"cpu": {"resnet8 1x8x8": 9, "mlp 1x8x8": 8}}
-"""`stack: auto` by device class, model and shape of an input, from measurements; 1 for what is not in it.
-
-A class is `cpu` or a GPU's name as the driver gives it. CPU: `benchmarks/step.py` on one core; at 8x8 pixels a row of a
-stack of 9 costs about six tenths of a stack of one, and wider ones save no more; at 32x32 neither convolutions nor the
-perceptron gain anything. A GPU's line comes from `benchmarks/gpu.py`, which prints it.
-"""
-
-CONVEX_STACK: Final = 64
-"""`stack: auto` of a convex task: `benchmarks/theory.py` finds wider ones faster by a row, but few sweeps fill them."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """A sweep's trials with their states, and the stacks that a launch would start.
 
-    `data` is the folder of the data sets.
+    As long as K is to be measured, a stack has one trial.
     """
 
     spec: SweepSpec
     states: Mapping[str, TrialState]
-    data: str
+    widths: Widths
     trials: list[SweepTrial]  # in the spec's order
+
+    @property
+    def data(self) -> str:
+        """The folder of the data sets."""
+        return self.widths.data
 
     @cached_property
     def stacks(self) -> list[StackPlan]:
         """New and interrupted trials as stacks: rows of one signature, K and epoch, in the spec's order."""
         return [stack for job in self.jobs for stack in job]
+
+    @property
+    def measured_stacks(self) -> list[StackPlan]:
+        """The stacks whose K is known."""
+        unknown = {trial.signature for trial in self.to_measure}
+        return [s for s in self.stacks if s.epoch or s.trials[0].signature not in unknown]
 
     @cached_property
     def jobs(self) -> list[tuple[StackPlan, ...]]:
@@ -57,30 +56,32 @@ class Plan:
         return stacks_of(trials, self.states, self.width)
 
     @property
-    def widths(self) -> dict[str, int]:
-        """By signature the K of trials that start."""
-        return {trial.signature: self.width(trial) for trial in {t.signature: t for t in self.trials}.values()}
+    def planned_widths(self) -> dict[str, int]:
+        """By signature the K of trials that start, where it is known."""
+        firsts = {trial.signature: trial for trial in self.trials}
+        unknown = {trial.signature for trial in self.to_measure}
+        return {name: self.widths.width(trial) for name, trial in firsts.items() if name not in unknown}
 
     def width(self, trial: SweepTrial) -> int:
         """K of a trial at its first start."""
-        return self._width(trial)[0]
-
-    def _width(self, trial: SweepTrial) -> tuple[int, str]:
-        width = self._widths.get(trial.signature)
-        if width is None:
-            width = self._widths[trial.signature] = stack_width(self.spec, trial, self.data)
-        return width
+        return self.widths.width(trial)
 
     @cached_property
-    def _widths(self) -> dict[str, tuple[int, str]]:
-        return {}
+    def to_measure(self) -> list[SweepTrial]:
+        """Of each signature that is to be measured before its trials can start, the first of them."""
+        is_shared = self.spec.launch.gpus == "auto"
+        starting = (State.NEW, State.INTERRUPTED) if is_shared else (State.NEW,)
+        firsts = {t.signature: t for t in reversed(self.trials) if self.state(t) in starting}
+        if is_shared and self.proposals_left:
+            firsts |= {trial.signature: trial for trial in self.spec.middles}
+        return [trial for trial in reversed(firsts.values()) if not self.widths.is_measured(trial)]
 
     @property
     def notes(self) -> list[str]:
         """Why new trials get a K that one would not expect."""
         new = [trial for trial in self.trials if self.state(trial) == State.NEW]
         new += self.spec.middles if self.proposals_left else []
-        return list(dict.fromkeys(note for trial in new if (note := self._width(trial)[1])))
+        return list(dict.fromkeys(note for trial in new if (note := self.widths.fixed(trial)[1])))
 
     def state(self, trial: SweepTrial) -> State:
         """The trial's state."""
@@ -134,38 +135,16 @@ class Plan:
 
 
 def plan(
-    spec: SweepSpec, states: Mapping[str, TrialState], data: str = "", trials: Sequence[SweepTrial] | None = None
+    spec: SweepSpec,
+    states: Mapping[str, TrialState],
+    data: str = "",
+    trials: Sequence[SweepTrial] | None = None,
+    widths: Widths | None = None,
 ) -> Plan:
-    """The plan of `spec`, or of some of its `trials`. Trials that are not among `states` are new."""
-    chosen = spec.trials if trials is None else list(trials)
-    return Plan(spec, {trial.trial_id: states.get(trial.trial_id, TrialState()) for trial in chosen}, data, chosen)
+    """The plan of `spec`, or of some of its `trials`. Trials that are not among `states` are new.
 
-
-def stack_width(spec: SweepSpec, trial: SweepTrial, data: str = "") -> tuple[int, str]:
-    """K of a trial at its first start, and a note if it is not what one would expect.
-
-    It does not depend on how many trials are left, so neither do the numbers.
+    `data` is the folder of the data sets; `widths` knows what has been measured of the device.
     """
-    width, note = _asked_width(spec, trial)
-    if width == 1:
-        return width, note
-    from polysweep.trainer.rehearsal import refusal
-
-    reason = refusal(trial.config, data)
-    return (1, f"{reason}: K = 1") if reason else (width, note)
-
-
-def _asked_width(spec: SweepSpec, trial: SweepTrial) -> tuple[int, str]:
-    """K as the spec asks for it, before it is known whether the parts can be stacked."""
-    if spec.launch.stack != "auto":
-        return spec.launch.stack, ""
-    if spec.by_points:
-        return len(spec.seeds), ""
-    task = component("task", trial.config.task)
-    if task.problem:
-        return CONVEX_STACK, ""
-    device = device_class() if spec.launch.gpus else "cpu"
-    if device not in STACKS:
-        return 1, f"stack: auto has no measurement for {device}: K = 1; see benchmarks/gpu.py, or set launch.stack"
-    shape = "x".join(map(str, task.input_shape))
-    return STACKS[device].get(f"{trial.config.model} {shape}", 1), ""
+    chosen = spec.trials if trials is None else list(trials)
+    by_id = {trial.trial_id: states.get(trial.trial_id, TrialState()) for trial in chosen}
+    return Plan(spec, by_id, widths or Widths(spec, data), chosen)

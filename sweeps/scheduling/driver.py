@@ -18,6 +18,7 @@ from typing import Any
 import ray
 
 from polysweep.sweeps.job import LaunchOptions
+from polysweep.sweeps.planning.widths import known_measurements
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.scheduling.local_ray import local_ray, watched_cluster
 from polysweep.sweeps.scheduling.progress import Progress
@@ -73,6 +74,8 @@ def launch(
             check()
             _check_resources(spec)
             queue = JobQueue(spec, store, data)
+            if options.address is None:  # the workers of a cluster look themselves
+                queue.widths.measured |= known_measurements(spec, store)
             offline = OfflineWriter(store, _flat_of(queue), (spec.name,)) if options.wandb == "offline" else None
             try:
                 with Progress(queue.spec, queue.states()) as progress:
@@ -117,7 +120,7 @@ def _check_resources(spec: SweepSpec) -> None:
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
     if spec.launch.cpus > most:
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but no node has more than {most} cores")
-    if spec.launch.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
+    if spec.launch.resources.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
         raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, Literal
 
-from polysweep.sweeps.job import Job, RowProgress
+from polysweep.sweeps.console import warn
+from polysweep.sweeps.job import Calibration, CalibrationJob, Job, RowProgress
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.planning.target import is_target_reached
+from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.scheduling.curves import Curves
 from polysweep.sweeps.scheduling.observations import Observations
 from polysweep.sweeps.spec.hyperband import survives
@@ -16,6 +20,9 @@ from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_point
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
+
+WAIT: Final[Literal["wait"]] = "wait"
+"""There is no job now, but there will be one when a measurement has come."""
 
 StackJob = tuple[tuple[StackPlan, ...], Mapping[str, TrialState]]
 """The stacks of a job, and the states of their trials."""
@@ -28,12 +35,14 @@ class JobQueue:
     """
 
     def __init__(self, spec: SweepSpec, store: Store, data: str) -> None:
-        self.data = data
         self._store = store
+        self.widths = Widths(spec, data)  # which launches of this machine's own fill with what is known of it
+        self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
+        self._to_measure: list[CalibrationJob] = []
+        self._being_measured: dict[str, CalibrationJob] = {}
         self._curves = Curves(store, spec.metric.name)
         self._observations = Observations(store, self._curves)
         self._handed_out: set[str] = set()  # trials
-        self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
         self._states: Mapping[str, TrialState] = {}
         self._ended: Mapping[str, TrialState] = {}  # trials that have ended well: they are not read again
         self.target_reached = False  # after that no trial is started
@@ -42,7 +51,7 @@ class JobQueue:
 
     def _adopt(self, spec: SweepSpec) -> None:
         """Replace the sweep, which may have new points."""
-        self.spec = spec
+        self.spec = self.widths.spec = spec
         self._points = by_point(spec.trials) if spec.by_points else []  # each with all its seeds
         self._point_of = {trial.trial_id: members for members in self._points for trial in members}
 
@@ -55,26 +64,43 @@ class JobQueue:
         return states
 
     def begin(self, states: Mapping[str, TrialState]) -> Plan:
-        """Start a round: hand out what these states leave to do."""
-        round_plan = plan(self.spec, states, self.data)
+        """Start a round: hand out what these states leave to do.
+
+        A measurement that has not come in the last round, because its worker was lost, is done without: K = 1.
+        """
+        for name in list(self._being_measured):
+            self.measured(name, None, "its worker was lost")
+        round_plan = self._plan(states)
         self._states = states
-        self._jobs = iter(round_plan.jobs)
+        patience = self._store.files.patience
+        asked = round_plan.to_measure
+        self._to_measure = [self.widths.measurement(trial, self._store.root, patience) for trial in asked]
+        waiting = {trial.signature for trial in asked}
+        ready = [trial for trial in self.spec.trials if trial.signature not in waiting]
+        self._jobs = iter(self._plan(states, ready).jobs if waiting else round_plan.jobs)
         self.target_reached = is_target_reached(self.spec.metric, self._store, states)
         if self.spec.by_points:
             self._curves.read(states)
         return round_plan
 
+    def _plan(self, states: Mapping[str, TrialState], trials: Sequence[SweepTrial] | None = None) -> Plan:
+        return plan(self.spec, states, trials=trials, widths=self.widths)
+
     def has_more(self, round_plan: Plan) -> bool:
         """Whether something is to be handed out."""
         return not self.target_reached and (bool(round_plan.jobs) or self._may_propose())
 
-    def next(self) -> StackJob | None:
+    def next(self) -> StackJob | CalibrationJob | Literal["wait"] | None:
         """The next job; None if there is nothing to start."""
         if self.target_reached:
             return None
+        if self._to_measure:
+            measurement = self._to_measure.pop(0)
+            self._being_measured[measurement.name] = measurement
+            return measurement
         job = next(self._jobs, None)
         if job is None:
-            return self._next_proposal()
+            return WAIT if self._being_measured else self._next_proposal()
         trial_ids = {trial.trial_id for stack in job for trial in stack.trials}
         self._handed_out |= trial_ids
         if self.spec.early_terminate:
@@ -94,7 +120,7 @@ class JobQueue:
             launch=launch,
             supersedes={trial.trial_id: states[trial.trial_id].generation for trial in stack.trials},
             device=spec.launch.device,
-            data=self.data,
+            data=self.widths.data,
             threads=spec.launch.cpus,
             checkpoint_seconds=spec.launch.checkpoint_seconds,
             keep=spec.launch.keep,
@@ -105,6 +131,17 @@ class JobQueue:
             early=spec.early_terminate is not None,
             patience=self._store.files.patience,
         )
+
+    def measured(self, name: str, calibration: Calibration | None, reason: str = "") -> None:
+        """Take a measurement that a worker has made, or that there is none for some `reason`: its trials can start."""
+        job = self._being_measured.pop(name, None)
+        if job is None:
+            return
+        if calibration is None:
+            warn(f"{name}: K was not measured ({reason}): K = 1 in this launch")
+        self.widths.measured[name] = calibration
+        trials = [trial for trial in self.spec.trials if trial.signature == job.signature]
+        self._jobs = chain(self._jobs, self._plan(self._states, trials).jobs)
 
     def update(self, rows: Iterable[RowProgress]) -> list[str]:
         """Add an epoch of a job. Returns the trials that are to stop now; none if it continues."""
@@ -185,7 +222,7 @@ class JobQueue:
         trials = self._last_point()
         states = {trial.trial_id: self._store.state(trial.trial_id) for trial in trials}
         self._handed_out |= set(states)
-        jobs = plan(self.spec, states, self.data, trials).jobs
+        jobs = self._plan(states, trials).jobs
         return (jobs[0], states) if jobs else None
 
     def _last_point(self) -> list[SweepTrial]:

@@ -8,20 +8,23 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Any, Final, Literal
 
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from polysweep.sweeps.job import Job, RowProgress
+from polysweep.sweeps.job import Calibration, CalibrationJob, Job, RowProgress
+from polysweep.sweeps.scheduling.job_queue import WAIT
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME
 from polysweep.sweeps.store.files import OutOfReachError, StoreError
 from polysweep.sweeps.store.provenance import version_refusal
 from polysweep.sweeps.store.states import FINAL
 from polysweep.sweeps.tracking.sync import OfflineWriter
+from polysweep.sweeps.worker.calibration import calibrate
 from polysweep.sweeps.worker.job_run import JobRun
 from polysweep.sweeps.worker.signals import GRACE_SECONDS, Interruption
 from polysweep.trainer.wandb_runs import Online
@@ -44,19 +47,22 @@ def _worker_online() -> Online:
 
 
 class StackTrainable(tune.Trainable):
-    """The stacks of one job.
+    """The stacks of one job, or a measurement.
 
-    `config["jobs"]` are `Job`s as dicts, `config["online"]` is whether epochs are logged to W&B at once,
+    `config["jobs"]` are `Job`s as dicts, `config["measurement"]` is a `CalibrationJob` as a dict, or None,
+    `config["online"]` is whether epochs are logged to W&B at once,
     `config["folder"]` is the driver's working directory, `config["path"]` are folders of the user's own parts, and
     `config["version"]` is what the driver runs.
     """
+
+    _measurement: dict[str, Any] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         """Start nothing yet: a reused actor is set up before its job is known."""
         if refusal := version_refusal(config["version"]):
             raise RuntimeError(refusal)
         self._run: JobRun | None = None
-        self._jobs = config["jobs"]
+        self._take(config)
         self._online = bool(config["online"])
         with suppress(OSError):  # another node may not have it, which the launch has warned of
             os.chdir(config["folder"])
@@ -78,14 +84,19 @@ class StackTrainable(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next job."""
         self._close()
-        self._jobs = new_config["jobs"]
+        self._take(new_config)
         return True
+
+    def _take(self, config: dict[str, Any]) -> None:
+        self._jobs, self._measurement = config["jobs"], config["measurement"]
 
     def step(self) -> dict[str, Any]:
         """Train an epoch, or several short ones, because each report has a cost.
 
         If results decide what is run, every epoch is reported by itself.
         """
+        if self._measurement:
+            return {"rows": [], "done": True, "measured": self._measure(CalibrationJob(**self._measurement))}
         rows: list[dict[str, Any]] = []
         began = time.monotonic()
         while True:
@@ -99,6 +110,14 @@ class StackTrainable(tune.Trainable):
                 os._exit(self._interruption.exit_code)
             if run.is_over or run.in_turn or time.monotonic() - began >= REPORT_SECONDS:
                 return {"rows": rows, "done": run.is_over}
+
+    def _measure(self, job: CalibrationJob) -> dict[str, Any]:
+        """K and the share of a GPU, or why they could not be measured: then the trials show what is wrong."""
+        try:
+            calibration = calibrate(job, stop=lambda: self._interruption.is_over)
+        except (Exception, SystemExit) as error:  # also of a user's own part
+            return {"name": job.name, "calibration": None, "reason": f"{type(error).__name__}: {error}"}
+        return {"name": job.name, "calibration": calibration and asdict(calibration), "reason": "interrupted"}
 
     def _begin(self) -> JobRun:
         online = _worker_online() if self._online else None
@@ -123,8 +142,15 @@ class Watcher(tune.Stopper):
     It is a stopper, which sees every result too, and not a callback: given a callback, Tune imports W&B and MLflow.
     """
 
-    def __init__(self, progress: Progress, interruption: Interruption, offline: OfflineWriter | None) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        interruption: Interruption,
+        offline: OfflineWriter | None,
+        on_measured: Callable[[str, Calibration | None, str], None] = lambda *_: None,
+    ) -> None:
         self._progress = progress
+        self._on_measured = on_measured
         self._interruption = interruption
         self._offline = offline
 
@@ -136,6 +162,9 @@ class Watcher(tune.Stopper):
         """Called with every result, the epochs of a stack. Never stop one stack only."""
         if lost := result.get("lost"):
             self._interruption.give_up(f"{lost}; {RESUME}")
+        if measured := result.get("measured"):
+            calibration = measured["calibration"]
+            self._on_measured(measured["name"], calibration and Calibration(**calibration), measured["reason"])
         rows = [RowProgress(**row) for row in result["rows"]]
         self._progress.update(rows)
         for row in rows:
@@ -150,9 +179,9 @@ class Watcher(tune.Stopper):
 
 
 class JobSearcher(Searcher):
-    """Gives Tune the jobs of a supply, one when there is room for it."""
+    """Gives Tune the jobs of a supply, one when there is room for it; `WAIT` is that there is none just now."""
 
-    def __init__(self, next_job: Callable[[], dict[str, Any] | None]) -> None:
+    def __init__(self, next_job: Callable[[], dict[str, Any] | Literal["wait"] | None]) -> None:
         super().__init__()
         self._next = next_job
 
@@ -161,8 +190,9 @@ class JobSearcher(Searcher):
         return {}
 
     def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
-        """The next job, or that there is none."""
-        return self._next() or Searcher.FINISHED
+        """The next job, or that there is none, now or at all."""
+        job = self._next()
+        return None if job == WAIT else job or Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: the result is in the Store."""

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import ray
 from ray import tune
 
-from polysweep.sweeps.job import LaunchOptions, RowProgress
-from polysweep.sweeps.scheduling.job_queue import JobQueue
+from polysweep.sweeps.job import CalibrationJob, LaunchOptions, RowProgress
+from polysweep.sweeps.scheduling.job_queue import WAIT, JobQueue
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory
 from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher
@@ -53,7 +53,7 @@ class Rounds:
         self._folder = folder
         self._progress = progress
         self._interruption = interruption
-        self._watcher = Watcher(progress, interruption, offline)
+        self._watcher = Watcher(progress, interruption, offline, queue.measured)
         self._lease = lease
         self._standing: object = None  # where all trials stood before the last round
         self._fruitless = 0  # rounds in a row that have changed nothing
@@ -108,18 +108,22 @@ class Rounds:
             self._progress.note(f"waiting: {cause}")
             time.sleep(WAIT_SECONDS)
 
-    def _next_job(self) -> dict[str, Any] | None:
+    def _next_job(self) -> dict[str, Any] | Literal["wait"] | None:
         """The next job as the config of a Tune trial."""
         if self._interruption.is_over:
             return None
         job = self._queue.next()
-        if job is None:
-            return None
+        if job is None or job == WAIT:
+            return job
+        if isinstance(job, CalibrationJob):
+            self._progress.note(f"measuring K of {job.config['model']} on {job.config['task']}")
+            return {"jobs": [], "measurement": asdict(job), "gpus": self._queue.spec.launch.resources.gpus}
         stacks, states = job
         if self._queue.spec.method == "bayes":
             self._progress.grow(self._queue.spec)
         jobs = [self._queue.job(stack, states, self._lease.id, self._lease.stop_file) for stack in stacks]
-        return {"jobs": [asdict(job) for job in jobs]}
+        gpus = self._queue.widths.gpus(stacks[0].trials[0])
+        return {"jobs": [asdict(job) for job in jobs], "measurement": None, "gpus": gpus}
 
     def _update(self, rows: list[RowProgress]) -> list[str]:
         ended = self._queue.update(rows)
@@ -134,7 +138,9 @@ class Rounds:
         """
         launch = self._queue.spec.launch
         tuner = tune.Tuner(
-            tune.with_resources(StackTrainable, {"cpu": launch.cpus, "gpu": launch.gpus}),
+            tune.with_resources(
+                StackTrainable, lambda config: tune.PlacementGroupFactory([{"CPU": launch.cpus, "GPU": config["gpus"]}])
+            ),
             param_space={
                 "online": self._options.wandb == "online",
                 "folder": working_folder(),
@@ -168,4 +174,6 @@ class Rounds:
         """Stacks that there is room for."""
         present, launch = ray.cluster_resources(), self._queue.spec.launch
         slots = int(present.get("CPU", 1)) // launch.cpus
-        return max(1, min(slots, int(present.get("GPU", 0) / launch.gpus)) if launch.gpus else slots)
+        if launch.gpus and launch.gpus != "auto":
+            slots = min(slots, int(present.get("GPU", 0) / launch.gpus))
+        return max(1, slots)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import Parameters
 from polysweep.sweeps.spec.search import Space
-from polysweep.sweeps.spec.sweep import NAME_PATTERN, Selector
+from polysweep.sweeps.spec.sweep import NAME_PATTERN, Resources, Selector
 from polysweep.trainer.components.options import Count, PathText, Width, number
 from polysweep.trainer.history import METRICS
 
@@ -50,7 +50,7 @@ class Launch(Strict):
 
     stack: Literal["auto"] | Width = "auto"  # trials per stack, K
     cpus: Count = 1  # cores, and torch threads, per stack
-    gpus: Amount = 0  # GPUs per stack; a fraction shares one
+    gpus: Literal["auto"] | Amount = 0.0  # GPUs per stack; a fraction shares one, auto measures which
     concurrency: Count | None = None  # stacks at once, by default as many as there is room for
     max_failures: Whole = 3  # how often a trial is retried, from its checkpoint, after an error of its own
     data_dir: PathText | None = None  # folder of the data sets
@@ -61,6 +61,11 @@ class Launch(Strict):
     def device(self) -> str:
         """Where a stack's tensors are stored."""
         return "cuda" if self.gpus else "cpu"
+
+    @property
+    def resources(self) -> Resources:
+        """What one stack asks for; a whole GPU as long as its share of one is to be measured."""
+        return Resources(self.cpus, 1.0 if self.gpus == "auto" else self.gpus, self.concurrency)
 
 
 class SpecFields(Strict):

@@ -16,7 +16,7 @@ from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, m
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.reading import read_fields
 from polysweep.sweeps.spec.search import Suggestion
-from polysweep.sweeps.spec.sweep import RecordedMetric, Resources, Settings, Sweep, SweepTrial
+from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
@@ -180,7 +180,7 @@ class SweepSpec(SpecFields):
             seeds=len(self.seeds),
             points=self.points if self.method == "bayes" else None,
             by_points=self.by_points,
-            launch=Resources(self.launch.cpus, self.launch.gpus, self.launch.concurrency),
+            launch=self.launch.resources,
             project=self.project,
             entity=self.entity,
             early_terminate="none" if early is None else _in_words(early),

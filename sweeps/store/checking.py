@@ -14,7 +14,15 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from polysweep.sweeps.store.files import NewerFormatError, StoreError, UnreadableError
-from polysweep.sweeps.store.schemas import Beat, ClaimFields, ListOfTrials, ProposedPoint, Record, SweepPart
+from polysweep.sweeps.store.schemas import (
+    Beat,
+    CalibrationFields,
+    ClaimFields,
+    ListOfTrials,
+    ProposedPoint,
+    Record,
+    SweepPart,
+)
 from polysweep.trainer.text import brief
 
 FORMAT: Final = 2
@@ -23,6 +31,8 @@ FORMAT: Final = 2
 PART_FORMAT: Final = 1
 """Of the parts of a sweep's list of trials."""
 
+CALIBRATION_FORMAT: Final = 1
+
 _NEEDED: Final = ("outcome", "width", "epoch")
 _RECORD: Final = TypeAdapter(Record)
 _LIST: Final = TypeAdapter(ListOfTrials)
@@ -30,6 +40,7 @@ _PART: Final = TypeAdapter(SweepPart)
 _POINT: Final = TypeAdapter(ProposedPoint)
 _BEAT: Final = TypeAdapter(Beat)
 _CLAIM: Final = TypeAdapter(ClaimFields)
+_CALIBRATION: Final = TypeAdapter(CalibrationFields)
 
 
 def parse_json(content: bytes, path: str) -> Any:
@@ -108,6 +119,14 @@ def checked_point(value: Any, path: str) -> ProposedPoint:
     _require(_POINT, value, path)
     point: ProposedPoint = value
     return point
+
+
+def checked_calibration(value: Any, path: str) -> CalibrationFields:
+    """A measurement of a signature on a kind of device. Raises as `checked_record`."""
+    require_known_format(value, path, CALIBRATION_FORMAT)
+    _require(_CALIBRATION, value, path)
+    fields: CalibrationFields = value
+    return fields
 
 
 def checked_claim(content: bytes) -> ClaimFields | None:

@@ -210,3 +210,28 @@ class ClaimFields(TypedDict):
 
     lease: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     released: bool
+
+
+@with_config(_STRICT)
+class WidthFields(TypedDict):
+    """What was measured at one K."""
+
+    width: Annotated[int, Field(ge=1, le=MAX_STACK)]
+    seconds: Annotated[float, Field(gt=0)]  # per row and step
+    memory: Whole  # bytes at the peak
+
+
+@with_config(_ONLY_THESE)
+class CalibrationFields(TypedDict):
+    """A measurement of a signature on a kind of device."""
+
+    format: Whole
+    device: str
+    signature: str
+    width: Annotated[int, Field(ge=1, le=MAX_STACK)]
+    share: Annotated[float, Field(gt=0, le=1)] | None
+    widths: list[WidthFields]
+    shares: dict[str, float]
+    free: Whole
+    seconds: Moment
+    time: Moment

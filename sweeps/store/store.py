@@ -2,6 +2,7 @@
 
 trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
 leases/<id>.json
+calibration/<device>/<signature>.json (how fast stacks are there, by K)
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
               spec.yaml, spec-<n>.yaml (as launched, and earlier ones),
               points/<n>.json (what bayes has proposed),
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from polysweep.sweeps.spec.sweep import HasTrials, Sweep
+from polysweep.sweeps.store.calibrations import Calibrations
 from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, parse_content
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
@@ -51,6 +53,7 @@ class Store:
     claims: Claims = field(init=False, repr=False)
     sweep_records: SweepRecords = field(init=False, repr=False)
     search: SearchState = field(init=False, repr=False)
+    calibrations: Calibrations = field(init=False, repr=False)
     _folders: set[str] = field(default_factory=set, init=False, repr=False)  # trials that are known to have one
 
     def __post_init__(self) -> None:
@@ -59,6 +62,7 @@ class Store:
         self.claims = Claims(self.files)
         self.sweep_records = SweepRecords(self.files)
         self.search = SearchState(self.files)
+        self.calibrations = Calibrations(self.files)
         self.root = self.files.root
 
     @property

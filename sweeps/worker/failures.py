@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from polysweep.trainer.device import is_out_of_memory
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -20,14 +22,8 @@ def verdict(error: BaseException, width: int, *, has_epochs: bool) -> Literal["t
     Out of memory: a stack without epochs can be halved; one with epochs keeps its K, and is retried when the device has
     more. Everything else is the fault of a trial.
     """
-    if not _is_out_of_memory(error):
+    if not is_out_of_memory(error):
         return "failed"
     if has_epochs:
         return "retry"
     return "too wide" if width > 1 else "failed"
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """torch has a class for it; cuBLAS, CUDA graphs and the CPU's allocator only say so."""
-    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-    return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)

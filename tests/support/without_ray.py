@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from polysweep.sweeps.job import LaunchOptions
+from polysweep.sweeps.job import CalibrationJob, LaunchOptions
 from polysweep.sweeps.scheduling.driver import LaunchResult, _result
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker.calibration import calibrate
 from polysweep.sweeps.worker.job_run import JobRun
 
 MOST_ROUNDS = 20
@@ -21,6 +22,9 @@ def one_by_one(spec: SweepSpec, store: Store, options: LaunchOptions, data: str,
         if not queue.has_more(queue.begin(queue.states())):
             return _result(queue)
         while (job := queue.next()) is not None:
+            if isinstance(job, CalibrationJob):
+                queue.measured(job.name, calibrate(job))
+                continue
             stacks, states = job
             train(queue, JobRun([queue.job(stack, states) for stack in stacks]))
     raise AssertionError("the sweep does not end")

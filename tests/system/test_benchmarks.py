@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -11,29 +12,36 @@ from tests.support.project import ROOT
 
 
 @pytest.mark.long
-def test_the_gpu_benchmark_runs_on_a_cpu_in_small() -> None:
+def test_the_check_of_a_gpu_runs_on_a_cpu_in_small() -> None:
     answer = subprocess.run(
-        [
-            sys.executable,
-            ROOT / "benchmarks" / "gpu.py",
-            "--device",
-            "cpu",
-            "--steps",
-            "2",
-            "--batch",
-            "4",
-            "--widths",
-            "2",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
+        [sys.executable, ROOT / "benchmarks" / "gpu_check.py", "--device", "cpu"],
+        capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    for what in ("graph = eager", "again = first", "resumed = uninterrupted"):
+        assert answer.stdout.count(f"{what}: the same bits") == 2
+    assert "4 of 4 trials finished in 2 workers" in answer.stdout
     for part in ("(a) sam-sps", "(b) eager", "(c) captured", "(d)", "float32", "bfloat16", "roofline float32:"):
         assert part in answer.stdout
-    assert "stack: auto for bfloat16: {'cpu': {'resnet20 3x32x32': " in answer.stdout
+
+
+def test_the_check_of_a_gpu_says_where_there_is_none() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu_check.py"], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "gpu-check: torch finds no GPU here; `--device cpu` runs all of it in small\n"
+
+
+@pytest.mark.long
+def test_the_benchmark_of_calibration_finds_a_stack_for_small_images() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "calibration.py", "--cases", "2"],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "resnet8" in answer.stdout and "mlp" in answer.stdout
 
 
 @pytest.mark.long

@@ -94,8 +94,8 @@ def test_a_plan_of_42_cells_is_42_lines_and_a_summary(tmp_path: Path) -> None:
     path.write_text(json.dumps({**SPEC, "parameters": {**SPEC["parameters"], "rho": rhos}}))  # type: ignore[dict-item]
     code, out, _ = polysweep("plan", path, "--store", tmp_path / "none")
     lines = out.splitlines()
-    assert code == 0 and sum("rho=" in line for line in lines) == 42 and len(lines) == 42 + 11
-    assert "all" in lines[-5] and "252" in lines[-5]
+    assert code == 0 and sum("rho=" in line for line in lines) == 42 and len(lines) == 42 + 12
+    assert "all" in lines[-6] and "252" in lines[-6]
 
 
 # Formats.

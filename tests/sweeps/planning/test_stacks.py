@@ -30,6 +30,7 @@ def test_a_plan_groups_rows_of_one_signature_width_and_epoch() -> None:
 def test_different_signatures_never_share_a_stack() -> None:
     spec = parse(
         GOOD.replace("optimizer: {value: usam}", "optimizer: {values: [usam, sam]}\n  batch_size: {values: [64, 128]}")
+        + "launch: {stack: 9}\n"
     )
     for stack in plan(spec, {}).stacks:
         assert len({t.config.signature for t in stack.trials}) == 1

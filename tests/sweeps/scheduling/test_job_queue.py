@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from polysweep.sweeps.job import RowProgress
+from polysweep.sweeps.job import Calibration, CalibrationJob, RowProgress
 from polysweep.sweeps.scheduling import job_queue as decisions
-from polysweep.sweeps.scheduling.job_queue import JobQueue
+from polysweep.sweeps.scheduling.job_queue import WAIT, JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.files import Files
 from polysweep.sweeps.store.store import Store
@@ -82,3 +82,34 @@ def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monke
     assert sorted(touched) == sorted(
         [f"trials/{going}/record.json", f"trials/{going}/claim-1.json", lease, f"sweeps/{spec.name}/ended"]
     )
+
+
+def small_queue(tmp_path: Path, spec_file: SpecFile, **changes: Any) -> JobQueue:
+    queue = JobQueue(SweepSpec.load(spec_file(**changes)), Store(str(tmp_path / "store")), "")
+    queue.begin(queue.states())
+    return queue
+
+
+def test_a_signature_is_measured_before_its_stacks_are_handed_out(tmp_path: Path, spec_file: SpecFile) -> None:
+    queue = small_queue(tmp_path, spec_file, launch={"stack": "auto"})
+    measurement = queue.next()
+    assert isinstance(measurement, CalibrationJob) and measurement.width is None
+    assert queue.next() == WAIT
+    calibration = Calibration("this", measurement.name, 4, None, [], {}, 0, 1.0, 0.0)
+    queue.measured(measurement.name, calibration)
+    handed = [job for job in iter(queue.next, None) if isinstance(job, tuple)]
+    stacks = [stack for (stacks, _) in handed for stack in stacks]
+    assert {stack.width for stack in stacks} == {4}
+    assert {t.trial_id for stack in stacks for t in stack.trials} == {t.trial_id for t in queue.spec.trials}
+    assert not queue.begin(queue.states()).to_measure, "it is measured once in a launch"
+
+
+def test_a_measurement_whose_worker_is_lost_is_done_without(
+    tmp_path: Path, spec_file: SpecFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = small_queue(tmp_path, spec_file, launch={"stack": "auto"})
+    assert isinstance(queue.next(), CalibrationJob)
+    queue.begin(queue.states())
+    job = queue.next()
+    assert isinstance(job, tuple) and job[0][0].width == 1
+    assert "K was not measured (its worker was lost): K = 1 in this launch" in capsys.readouterr().err

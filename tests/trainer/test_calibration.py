@@ -1,0 +1,110 @@
+"""Which K and which share of a device are chosen, and that they are measured where trials run."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from polysweep.trainer import calibration
+from polysweep.trainer.calibration import Curve, Width, best_share, measure_shares, measure_widths
+from polysweep.trainer.config import TrialConfig
+from tests.support.project import TINY
+
+CONFIG = TrialConfig.parse(TINY)
+GB = 10**9
+
+
+def curve(*seconds: float, memory: int = 0, free: int = GB) -> Curve:
+    """Of K = 1, 2, 4, ..."""
+    return Curve(tuple(Width(2**n, each, 2**n * memory) for n, each in enumerate(seconds)), free)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "best"),
+    [
+        ((1.0,), 1),
+        ((1.0, 0.96), 1),  # within 5 %
+        ((1.0, 0.94), 2),
+        ((1.0, 0.7, 0.5, 0.49), 4),
+        ((1.0, 1.4), 1),
+        ((1.0, 1.1, 0.6, 0.4), 8),  # a dip on the way
+    ],
+)
+def test_the_least_width_within_five_percent_of_the_fastest_is_best(seconds: tuple[float, ...], best: int) -> None:
+    assert curve(*seconds).best(1.0) == best
+
+
+@pytest.mark.parametrize(("share", "best"), [(1.0, 4), (0.5, 2), (0.25, 1), (0.01, 1)])
+def test_a_quarter_of_the_share_of_the_memory_stays_free(share: float, best: int) -> None:
+    assert curve(1.0, 0.7, 0.5, memory=GB // 6).best(share) == best
+
+
+@pytest.mark.parametrize(
+    ("rates", "share"),
+    [({1: 10.0}, 1.0), ({1: 10.0, 2: 10.4}, 1.0), ({1: 10.0, 2: 19.0, 4: 19.5}, 0.5), ({1: 10.0, 2: 8.0}, 1.0)],
+)
+def test_the_largest_share_within_five_percent_of_the_fastest_is_best(rates: dict[int, float], share: float) -> None:
+    assert best_share(rates) == share
+
+
+def test_widths_are_measured_by_doubling() -> None:
+    measured = measure_widths(CONFIG)
+    assert measured is not None
+    widths = [one.width for one in measured.widths]
+    assert widths == [1, 2, 4, 8][: len(widths)] and len(widths) > 2
+    assert all(one.seconds > 0 for one in measured.widths) and measured.free > GB // 10
+
+
+def test_a_fixed_width_is_the_only_one_measured() -> None:
+    measured = measure_widths(CONFIG, fixed=3)
+    assert measured is not None and [one.width for one in measured.widths] == [3] and measured.best(1.0) == 3
+
+
+def test_no_wider_stack_is_begun_than_fits_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_memory_in_use", lambda _device, peak=False: 10 * GB if peak else 0)
+    monkeypatch.setattr(calibration, "free_memory", lambda _device: 25 * GB)
+    measured = measure_widths(CONFIG)
+    assert measured is not None and [one.width for one in measured.widths] == [1]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")])
+def test_a_stack_that_runs_out_of_memory_ends_the_curve(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    real = calibration.Stack
+
+    def stack(configs: list[TrialConfig], *rest: Any) -> Any:
+        if len(configs) > 2:
+            raise error
+        return real(configs, *rest)
+
+    monkeypatch.setattr(calibration, "Stack", stack)
+    measured = measure_widths(CONFIG)
+    assert measured is not None and [one.width for one in measured.widths] == [1, 2]
+
+
+def test_a_width_that_would_take_too_long_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "LIMIT_SECONDS", 0.0)
+    measured = measure_widths(CONFIG)
+    assert measured is not None and [one.width for one in measured.widths] == [1]
+
+
+def test_an_interrupted_measurement_gives_nothing() -> None:
+    calls = itertools.count()
+    assert measure_widths(CONFIG, stop=lambda: next(calls) > 3) is None
+
+
+def test_a_trial_that_diverges_at_once_is_measured_like_any_other() -> None:
+    config = TrialConfig.parse({**TINY, "scheduler": "constant", "lr": 1e30})
+    measured = measure_widths(config)
+    assert measured is not None and len(measured.widths) > 1
+
+
+@pytest.mark.long
+def test_shares_are_measured_with_stacks_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "usable_cpus", lambda: 2)
+    measured = measure_widths(CONFIG, fixed=2)
+    assert measured is not None
+    rates = measure_shares(CONFIG, measured, device="cpu", data="", threads=1)
+    assert list(rates) == [1, 2] and all(rate > 0 for rate in rates.values())
