@@ -33,10 +33,10 @@ LOADED = [  # what polysweep's commands and Ray's processes import
     *("ray.dashboard.dashboard", "ray.dashboard.agent", "ray._private.runtime_env.agent.main"),
     *("ray.autoscaler._private.monitor", "ray.job_submission", "ray.tune", "ray.tune.search.optuna"),
     *("torch.func", "scipy.optimize", "scipy.stats", "sklearn.datasets"),
-    *("pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet", "s3fs"),
+    *("pyarrow.dataset", "pyarrow.fs", "pyarrow.json", "pyarrow.parquet", "s3fs"),
     *("wandb", "wandb_workspaces.reports.v2", "wandb_workspaces.workspaces"),
     *("seaborn", *(f"matplotlib.backends.backend_{kind}" for kind in ("agg", "pdf", "svg"))),
-    *("pip", "rich.progress", "typer.main", "yaml"),
+    *("grpc.aio", "jinja2", "pip", "pydantic.type_adapter", "rich.progress", "typer.main", "yaml"),
 ]
 
 
