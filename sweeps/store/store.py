@@ -27,7 +27,7 @@ from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, 
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
 from polysweep.sweeps.store.history_file import history_bytes, history_table
-from polysweep.sweeps.store.local_files import LocalFiles
+from polysweep.sweeps.store.local_files import LocalFiles, check_mounted, users_apart
 from polysweep.sweeps.store.opening import open_files
 from polysweep.sweeps.store.search_state import SearchState
 from polysweep.sweeps.store.states import FINAL, State, TrialState
@@ -78,13 +78,16 @@ class Store:
         return isinstance(self.files, LocalFiles)
 
     def check_writable(self) -> None:
-        """Raise `StoreError` if nothing can be written."""
+        """Raise `StoreError` if nothing can be written, or if it would be lost with the container."""
+        if self.is_local:
+            check_mounted(self.root)
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.files.write(probe, b"")
             self.files.remove(probe)
         except StoreError as error:
-            raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
+            users = users_apart(self.root) if self.is_local else ""
+            raise StoreError(f"store {self.root!r} cannot be written: {error}{users}") from None
 
     def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
         """Remove what killed processes have left and no living one can need: leases, temporary files, fences.
