@@ -18,8 +18,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docker import BIN, DOCKER, USER, call, locked
-from tests.support.project import ROOT
+from tests.support.docker import (
+    DOCKER,
+    USER,
+    build,
+    build_base,
+    call,
+    fetch_wheels,
+    image_name,
+    image_storage,
+    locked,
+    need_tools,
+    run_in,
+)  # fmt: skip
 from tests.support.results import records
 
 
@@ -66,75 +77,18 @@ def private_index(wheels: Path, folder: Path, password: str) -> Iterator[dict[st
             server.shutdown()
 
 
-@contextlib.contextmanager
-def image_storage(folder: Path) -> Iterator[list[str]]:
-    """The options of buildah and podman for images of their own; whatever they left is removed."""
-    options = ["--root", f"{folder}/root", "--runroot", f"{folder}/runroot", "--storage-driver", "overlay"]
-    try:
-        yield options
-    finally:
-        call("buildah", *options, "rm", "--all", check=False)
-        call("buildah", *options, "rmi", "--all", "--force", check=False)
-        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for path in reversed([path for path in mounted if path.startswith(f"{folder}/")]):
-            call("umount", path, check=False)
-        shutil.rmtree(folder / "root", ignore_errors=True)
-
-
-def fetch_wheels(folder: Path) -> None:
-    """What the locks name, for the image's platform, from wherever this environment's pip gets packages."""
-    for lock in (DOCKER / "requirements-build.txt", DOCKER / "requirements-cpu.txt"):
-        platforms = [f"--platform={name}_x86_64" for name in ("manylinux_2_28", "manylinux2014", "manylinux_2_17")]
-        call(
-            BIN / "python", "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:",
-            "--python-version=3.11", *platforms, "--requirement", lock, "--dest", folder,
-        )  # fmt: skip
-
-
-def build_base(storage: list[str], folder: Path) -> str:
-    """A bare Debian with Python, made from packages."""
-    call("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm",
-         folder / "base.tar")  # fmt: skip
-    container = call("buildah", *storage, "from", "scratch").stdout.strip()
-    call("buildah", *storage, "add", "--quiet", container, folder / "base.tar")
-    call("buildah", *storage, "commit", "--quiet", "--rm", container, "localhost/base:bookworm")
-    (folder / "base.tar").unlink()
-    return "localhost/base:bookworm"
-
-
-def run_in(storage: list[str], image: str, *command: str, mounts: tuple[str, ...] = ()) -> str:
-    """Run as compose would: no capabilities, a read-only root; what it printed."""
-    done = call(
-        "podman", *storage, "run", "--rm", "--runtime=runc", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
-        "--network=none", "--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp:mode=1777,size=1g", "--shm-size=512m",
-        "--cap-drop=ALL", "--security-opt=no-new-privileges", *(f"--volume={mount}" for mount in mounts),
-        image, *command, timeout=300,
-    )  # fmt: skip
-    return done.stdout
-
-
 @pytest.mark.long
 def test_an_image_is_built_without_a_hub_keeps_no_secret_and_runs_a_sweep(tmp_path: Path) -> None:
-    tools = ("mmdebstrap", "buildah", "podman", "runc", "openssl")
-    missing = [tool for tool in tools if shutil.which(tool) is None]
-    assert not missing, f"this test needs {', '.join(missing)}: apt-get install {' '.join(missing)}"
-    assert os.geteuid() == 0, "this test builds and runs images, which needs root here"
-
+    need_tools()
     commit = call("git", "rev-parse", "HEAD").stdout.strip()
     dirty = bool(call("git", "status", "--porcelain").stdout)
     password = secrets.token_hex(16)
-    fetch_wheels(tmp_path / "wheels")
-    image = "localhost/polysweep:cpu"
+    fetch_wheels(tmp_path / "wheels", "cpu")
+    image = image_name("cpu")
     with image_storage(tmp_path) as storage:
         base = build_base(storage, tmp_path)
         with private_index(tmp_path / "wheels", tmp_path, password) as secret:
-            built = call(
-                "buildah", *storage, "bud", "--isolation=chroot", "--network=host", "--format=docker", "--target=cpu",
-                *(f"--secret=id={name},src={path}" for name, path in secret.items()),
-                f"--build-arg=BASE_IMAGE={base}", f"--build-arg=COMMIT={commit}",
-                f"--build-arg=DIRTY={str(dirty).lower()}", f"--tag={image}", f"--file={DOCKER / 'Dockerfile'}", ROOT,
-                timeout=1500,
-            )  # fmt: skip
+            built = build(storage, base, "cpu", secret)
         shutil.rmtree(tmp_path / "wheels")
 
         # Neither layers nor configuration nor what the build printed have the password, the address or the CA.
