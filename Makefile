@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart theory test units-and-system test-all coverage check bench gpu-check architecture pictures schema clean
+.PHONY: quickstart theory test units-and-system test-all coverage check bench gpu-check architecture pictures schema release-store clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -91,6 +91,9 @@ pictures: architecture quickstart  ## also the README's plot, from the quickstar
 
 schema: .venv/installed  ## of a spec file, for editors
 	$(BIN)/python -c 'import json; from polysweep.sweeps.spec.spec import SweepSpec; print(json.dumps(SweepSpec.json_schema(), indent=1))' > sweeps/spec.schema.json
+
+release-store: .venv/installed-dev  ## keeps a Store as the release COMMIT writes it, for the tests of the releases after it
+	$(BIN)/python -m tests.system.releases.make $(COMMIT)
 
 clean:  ## removes what make made here, but never a Store: results are not rebuilt by a compiler
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis quickstart-plots quickstart-report.html polysweep-cache theory .coverage* coverage.json

@@ -8,35 +8,92 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import grpc
 
 from polysweep.trainer.errors import UserError
 
-SECONDS: Final = 10.0
+T = TypeVar("T")
+SECONDS: Final = 5.0
+"""How long one question may take."""
+PATIENCE: Final = 15.0
+"""How long all may take: a name server, or a server that answers byte by byte, knows no such limit."""
+CLIENT_PORT: Final = 10001
 ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 """What is asked at the port that drivers connect to."""
 CLIENT: Final = "/ray.rpc.RayletDriver/ClusterInfo"
 """What is asked at the port that `ray://` clients connect to."""
 
 
+def check_launch(address: str, insecure: bool) -> str:
+    """Raise `UserError` unless a cluster answers at `--address` of a launch, demands a token, and accepts ours.
+
+    Returns where drivers or clients connect to, HOST:PORT.
+    """
+    if address == "auto":
+        target = address_of_this_cluster()
+        _in_time(address, lambda: check_grpc(target, ALIVE, insecure))
+        return target
+    host, port = _host_and_port(address, ("ray",), "auto, on a machine of the cluster, or ray://HOST:10001")
+    target = f"{host}:{port or CLIENT_PORT}"
+    _in_time(address, lambda: check_grpc(target, CLIENT, insecure))
+    return target
+
+
 def check_dashboard(address: str, insecure: bool) -> None:
     """Raise `UserError` unless the dashboard of a cluster answers there, demands a token, and accepts ours."""
-    if urlsplit(address).scheme not in ("http", "https"):
-        raise UserError(f"--address {address!r}: expected the dashboard of a cluster, http://HOST:8265")
+    _host_and_port(address, ("http", "https"), "the dashboard of a cluster, http://HOST:8265")
+    _in_time(address, lambda: _check_dashboard(address, insecure))
+
+
+def _host_and_port(address: str, schemes: tuple[str, ...], expected: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in schemes:
+        raise UserError(f"--address {address!r}: expected {expected}")
+    return (f"[{host}]" if ":" in host else host), port
+
+
+def _in_time(address: str, question: Callable[[], T]) -> T:
+    """The answer to a question to a server. Raises `UserError` if there is none after `PATIENCE`."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(question())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    for error in errors:
+        raise error
+    if not answers:
+        raise UserError(f"--address {address}: no server is listening there (no answer within {PATIENCE:g} s)")
+    return answers[0]
+
+
+def _check_dashboard(address: str, insecure: bool) -> None:
     code, body = _version(address, "")
-    if code == 200 and not insecure:
-        raise UserError(_demands_none(address))
     if code == 200:
         try:
             json.loads(body)["ray_version"]
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             raise UserError(f"--address {address}: that is not the dashboard of a Ray cluster") from None
+        if not insecure:
+            raise UserError(_demands_none(address))
         return
     if code not in (401, 403):
         raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
@@ -65,6 +122,8 @@ def _version(address: str, token: str) -> tuple[int, str]:
 def check_grpc(target: str, method: str, insecure: bool) -> None:
     """The same for the port that drivers or clients connect to; `method` is `ALIVE` or `CLIENT`."""
     code = _call(target, method, "")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        raise UserError(_other_port(target, method))
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         raise UserError(f"--address {target}: no server is listening there ({code.name.lower()})")
     if code is not grpc.StatusCode.UNAUTHENTICATED:
@@ -73,8 +132,11 @@ def check_grpc(target: str, method: str, insecure: bool) -> None:
         return
     os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
     token = _token()
-    if _call(target, method, token) is grpc.StatusCode.UNAUTHENTICATED:
+    code = _call(target, method, token)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
         raise UserError(_refused(target, token))
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        raise UserError(_other_port(target, method))
 
 
 def _call(target: str, method: str, token: str) -> grpc.StatusCode:
@@ -109,6 +171,11 @@ def _demands_none(address: str) -> str:
         f"--address {address}: the cluster does not demand a token, so anybody who reaches it can run code on it; "
         "start it with RAY_AUTH_MODE=token, or pass --insecure"
     )
+
+
+def _other_port(target: str, method: str) -> str:
+    what = f"clients of Ray, {CLIENT_PORT} by default" if method == CLIENT else "Ray's drivers, 6379 by default"
+    return f"--address {target}: that is not the port for {what}"
 
 
 def _refused(address: str, token: str) -> str:

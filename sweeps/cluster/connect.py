@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from polysweep.sweeps.cluster.access import ALIVE, CLIENT, address_of_this_cluster, answers, check_grpc
+from polysweep.sweeps.cluster.access import answers, check_launch
 from polysweep.sweeps.cluster.nodes import check_nodes
 from polysweep.sweeps.cluster.submit import own_names
 from polysweep.sweeps.commands.launch import start, use_wandb_settings
@@ -32,7 +31,6 @@ from polysweep.trainer.components.registry import working_folder
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import last_line
 
-CLIENT_PORT: Final = 10001
 JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """The variable that a driver has that is a Ray Job."""
 ON_HEAD_SECONDS: Final = 12.0
@@ -45,15 +43,11 @@ def start_at(address: str, spec: SweepSpec, store: Store, options: LaunchOptions
     At `auto` the driver is this process; at `ray://` it is a task on the head, whose output is shown here.
     """
     use_wandb_settings(spec.project, spec.entity)
-    if address == "auto":
-        if not ray.is_initialized():  # else it is a task on the head, whose client has made the check
-            check_grpc(address_of_this_cluster(), ALIVE, options.insecure)
+    if address == "auto" and ray.is_initialized():  # a task on the head, whose client has made the check
         return start(spec, store, options, _here)
-    target = urlsplit(address)
-    if target.scheme != "ray" or not target.hostname:
-        raise UserError(f"--address {address!r}: expected auto, on a machine of the cluster, or ray://HOST:10001")
-    place = f"{target.hostname}:{target.port or CLIENT_PORT}"
-    check_grpc(place, CLIENT, options.insecure)
+    place = check_launch(address, options.insecure)
+    if address == "auto":
+        return start(spec, store, options, _here)
     with _connected(f"ray://{place}", spec):
         return _on_head(spec, store, options)
 

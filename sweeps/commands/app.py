@@ -138,9 +138,12 @@ def launch(
     sweep, place = SweepSpec.load(spec, count=count), _writable(store)
     if address is None:
         raise typer.Exit(start(sweep, place, options))
+    from polysweep.sweeps.cluster.access import check_launch
     from polysweep.sweeps.scheduling.ray_environment import prepare
 
     prepare(address, insecure)
+    if address != "auto":
+        check_launch(address, insecure)  # before Ray is imported, which takes seconds
     from polysweep.sweeps.cluster.connect import start_at
 
     raise typer.Exit(start_at(address, sweep, place, options))
@@ -163,6 +166,7 @@ def submit(
     wandb_sweep: WandbSweepOption = False,
 ) -> None:
     """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
+    from polysweep.sweeps.cluster.access import check_dashboard
     from polysweep.sweeps.scheduling.ray_environment import prepare
     from polysweep.sweeps.spec.spec import SweepSpec
 
@@ -170,6 +174,7 @@ def submit(
     switches = {"--extend": extend, "--retry-failed": retry_failed, "--wandb-sweep": wandb_sweep}
     flags = [flag for flag, is_set in switches.items() if is_set]
     prepare(address, insecure)
+    check_dashboard(address, insecure)  # before Ray is imported, which takes seconds
     from polysweep.sweeps.cluster.submit import submit as submit_job
 
     job = submit_job(

@@ -105,8 +105,7 @@ class Store:
 
     def record(self, trial_id: str) -> dict[str, Any] | None:
         """The trial's record, None if it never started."""
-        path = f"trials/{trial_id}/record.json"
-        return self._checked(trial_id, self.files.read(path))
+        return self._checked(trial_id, self.files.read(f"trials/{trial_id}/record.json"))
 
     def records(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any] | StoreError]]:
         """The records of those that have one, and what is wrong with those that are damaged.
@@ -211,15 +210,12 @@ class Store:
         trials that have finished or diverged are not read again.
         """
         trial_ids = [trial.trial_id for trial in sweep.trials]
-        read = self._read_states([trial_id for trial_id in trial_ids if trial_id not in ended], records)
+        read = self._read_states([i for i in trial_ids if i not in ended], {} if records is None else records)
         states = {trial_id: ended.get(trial_id) or read.get(trial_id, _NEW) for trial_id in trial_ids}
         return self._as_seen_by(sweep.name, states)
 
-    def _read_states(
-        self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]] | None
-    ) -> dict[str, TrialState]:
+    def _read_states(self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]]) -> dict[str, TrialState]:
         """The states of those of the trials that have a folder."""
-        records = {} if records is None else records
         settled = {i: records[i] for i in trial_ids if i in records and records[i]["outcome"] in _SETTLED}
         folders = self._present(trial_ids)
         present = [trial_id for trial_id in trial_ids if trial_id in folders and trial_id not in settled]
