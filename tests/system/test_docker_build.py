@@ -211,16 +211,16 @@ def test_cifar_is_decoded_and_trained_in_it(built: Built, tmp_path: Path) -> Non
     mini_cifar.write_archives(tmp_path / "data")
     call("chown", "-R", f"{USER}:{USER}", tmp_path / "data")
     mounts = (*a_store(tmp_path), f"{tmp_path}/own.py:/work/own.py:ro", f"{tmp_path}/data:/data")
-    options = "--task own:task --model mlp --optimizer usam --scheduler polyak --rho 0.1 --batch-size 40 --epochs 1"
-    assert "finished" in built.run("polysweep", "train", *options.split(), "--wandb", "disabled", mounts=mounts)
+    config = "task=own:task model=mlp optimizer=usam scheduler=polyak rho=0.1 batch_size=40 epochs=1"
+    assert "finished" in built.run("polysweep", "train", *config.split(), "--wandb", "disabled", mounts=mounts)
     decoded = np.load(tmp_path / "data" / "mini-decoded-1" / "train_images.npy")
     assert np.array_equal(decoded, mini_cifar.cifar10(tmp_path / "data", 0.0).train.images.numpy())
 
 
 @pytest.mark.long
 def test_what_a_container_lacks_is_one_line(built: Built, tmp_path: Path) -> None:
-    config = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "rho": "0.1", "epochs": "1"}
-    train = ["polysweep", "train", *(text for name, value in config.items() for text in (f"--{name}", value))]
+    config = "task=digits model=mlp optimizer=usam scheduler=polyak rho=0.1 epochs=1"
+    train = ["polysweep", "train", *config.split()]
     assert "is a folder of the container and would be lost with it" in built.refused(*train)
     mounts = a_store(tmp_path, owner=0)
     assert f"this process is user {USER} of group {USER}" in built.refused(*train, mounts=mounts)
