@@ -185,7 +185,7 @@ def test_another_port_of_ray_or_of_any_server_that_speaks_grpc_is_named(monkeypa
         check_launch("ray://h:6379", True)
     answers = iter([grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED])
     monkeypatch.setattr(access, "_call", lambda *_: next(answers))
-    with pytest.raises(UserError, match="that is not the port for Ray's drivers, 6379 by default$"):
+    with pytest.raises(UserError, match=r"that is not the port for Ray's drivers, 6379 by default$"):
         check_grpc("h:10001", ALIVE, False)
 
 
