@@ -26,7 +26,7 @@ from polysweep.analysis.command_options import (
     split_fields,
 )
 from polysweep.sweeps.commands.options import DEFAULT_STORE, StoreOption, open_store
-from polysweep.sweeps.console import say, warn
+from polysweep.sweeps.console import bar, say, warn
 from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def pull(
     Address.parse(address)
     filters = parse_filter(filter_) if filter_ is not None else None
     names = parse_mapping(mapping) if mapping else None
-    with _progress() as progress:
+    with bar("histories") as progress:
         pulled = pull_runs(
             address, store=store, cache=cache, spec=spec, filters=filters, mapping=names, metric=metric, goal=goal,
             tuned=split_fields(tuned), ignore=split_fields(ignore), progress=progress,
@@ -180,7 +180,10 @@ def compare(
 @app.command()
 def report(
     name: SourceArgument,
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The HTML file to write.")] = None,
+    wandb: Annotated[
+        bool, typer.Option("--wandb", help="Publish a W&B Report in the project of the runs, or bring it up to date.")
+    ] = False,
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     metric: MetricOption = None,
@@ -190,12 +193,23 @@ def report(
     published_seeds: SeedsOption = 3,
     where: WhereOption = None,
 ) -> None:
-    """Write one self-contained HTML page: verdicts, tables, plots, selection, failures, spec, provenance."""
-    from polysweep.analysis.report.html import write_report
+    """Write one self-contained HTML page: verdicts, tables, plots, selection, failures, spec, provenance.
 
-    theirs = _published(published, published_seeds)
-    write_report(_select(name, store, cache, metric, epoch, select_by), out, theirs, parse_where(where or []))
-    say(out)
+    With --wandb also, or instead, a W&B Report: tables as text, runs and panels live, plots as images of a run.
+    """
+    if out is None and not wandb:
+        raise UserError("report: neither --out FILE nor --wandb is given; expected one of them, or both")
+    theirs, wheres = _published(published, published_seeds), parse_where(where or [])
+    selection = _select(name, store, cache, metric, epoch, select_by)
+    if out is not None:
+        from polysweep.analysis.report.html import write_report
+
+        write_report(selection, out, theirs, wheres)
+        say(out)
+    if wandb:
+        from polysweep.analysis.report.wandb_report import publish_report
+
+        _say_published(*publish_report(selection, theirs, wheres))
 
 
 @app.command()
@@ -239,14 +253,18 @@ def dashboard(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the definition as JSON; ask no server.")] = False,
 ) -> None:
     """Create a W&B workspace view of a sweep, or bring it up to date. The same sweep is always the same view."""
-    from polysweep.analysis.report.wandb_dashboard import definition, place_of, save, workspace
+    from polysweep.analysis.report.wandb_dashboard import definition, save, workspace
+    from polysweep.analysis.report.wandb_panels import place_of
 
     pulled = _pulled(name, store, cache)
     if dry_run:
         entity, project = place_of(pulled)
         print(json.dumps(definition(workspace(pulled, entity or "", project)), indent=1))
         return
-    address, is_new = save(pulled)
+    _say_published(*save(pulled))
+
+
+def _say_published(address: str, is_new: bool) -> None:
     say(f"{'created' if is_new else 'updated'} {address}")
 
 
@@ -278,23 +296,3 @@ def _published(name: str | None, seeds: int) -> Published | None:
     from polysweep.analysis.published.cells import load_published
 
     return None if name is None else load_published(name, seeds)
-
-
-class _progress:  # noqa: N801  # used as a function
-    """A bar of the runs that have arrived, on a terminal only."""
-
-    def __enter__(self) -> _progress:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        console = Console(stderr=True)
-        self._bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("histories", total=None)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)

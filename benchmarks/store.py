@@ -106,10 +106,10 @@ class Counted:
         if not arguments or not str(arguments[0]).startswith(self.root):
             return
         if event == "open":
-            mode = arguments[1]
-            if mode is None:  # os.open of a folder, for its fsync
+            _, mode, flags = arguments
+            if mode is None and not flags & os.O_NONBLOCK:  # os.open of a folder, for its fsync; not `read_plain_file`
                 return
-            self.add("read" if mode.startswith("r") else "write", time.perf_counter())
+            self.add("read" if mode is None or mode.startswith("r") else "write", time.perf_counter())
         else:
             self.add(AUDITED[event], time.perf_counter())
 
@@ -182,8 +182,8 @@ def row(place: str, width: int, what: str, times: Sequence[Sequence[Call]]) -> l
 
 
 @contextmanager
-def moto(folder: Path) -> Iterator[None]:
-    """An S3 server on loopback with an empty bucket `benchmark`; the environment points at it."""
+def moto(folder: Path) -> Iterator[int]:
+    """An S3 server on loopback with an empty bucket `benchmark`; the environment points at it. Yields its pid."""
     if not MOTO.exists():
         raise SystemExit(f"store.py: {MOTO} is missing; `make check` installs it, `--places local` needs none")
     with socket.socket() as probe:
@@ -206,7 +206,7 @@ def moto(folder: Path) -> Iterator[None]:
         import s3fs
 
         s3fs.S3FileSystem(skip_instance_cache=True).mkdir("benchmark")
-        yield
+        yield process.pid
     finally:
         process.kill()
         process.wait()

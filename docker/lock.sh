@@ -11,5 +11,4 @@ lock() {
 
 echo 'setuptools>=77' | lock "$@" - --output-file requirements-build.txt
 lock "$@" ../pyproject.toml cluster.in --output-file requirements-cuda.txt
-# torchvision is resolved, so that it fits where it is added, and left out: see README.md.
-lock "$@" ../pyproject.toml cluster.in cpu.in --no-emit-package torchvision --output-file requirements-cpu.txt
+lock "$@" ../pyproject.toml cluster.in cpu.in --output-file requirements-cpu.txt

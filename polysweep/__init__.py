@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.published.cells import load_published as load_published
     from polysweep.analysis.published.comparison import compare as compare
     from polysweep.analysis.report.html import write_report as write_report
+    from polysweep.analysis.report.wandb_report import publish_report as publish_report
     from polysweep.analysis.tables.choice import select as select
     from polysweep.analysis.tables.importance import Importance as Importance
     from polysweep.analysis.tables.importance import importance as importance
@@ -91,6 +92,7 @@ _MODULES: Final = {
     "analysis.published.cells": ("load_published",),
     "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
+    "analysis.report.wandb_report": ("publish_report",),
     "analysis.tables.choice": ("select",),
     "analysis.tables.importance": ("Importance", "importance"),
     "analysis.tables.layout": ("Layout", "subtables"),

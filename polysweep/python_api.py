@@ -137,6 +137,7 @@ def launch(
     insecure: bool = False,
     extend: bool = False,
     retry_failed: bool = False,
+    wandb_sweep: bool = False,
     verbose: bool = False,
 ) -> RunSet:
     """Run every trial of a sweep that has not ended, as `polysweep launch`, and return the sweep's runs.
@@ -149,6 +150,7 @@ def launch(
         address, insecure: a Ray cluster, `auto` or `ray://HOST:10001`, and whether it may be one without a token.
         extend: whether to accept a spec that differs from the one launched under this name.
         retry_failed: whether to run the failed trials again.
+        wandb_sweep: whether to register it as a W&B Sweep.
         verbose: whether to show what Ray and W&B print.
 
     Raises `UserError` with the command's message, `KeyboardInterrupt` after Ctrl-C. Trials that fail raise nothing:
@@ -158,7 +160,8 @@ def launch(
     with _own_parts():
         sweep = _spec(spec)
     flags = {
-        "--insecure": insecure, "--extend": extend, "--retry-failed": retry_failed, "--verbose": verbose
+        "--insecure": insecure, "--extend": extend, "--retry-failed": retry_failed,
+        "--wandb-sweep": wandb_sweep, "--verbose": verbose,
     }  # fmt: skip
     options = _options({"--store": target.root, "--wandb": wandb, "--data-dir": data_dir, "--address": address})
     with tempfile.TemporaryDirectory(prefix="polysweep-spec-") as folder:

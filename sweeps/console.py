@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from rich.cells import cell_len
@@ -35,6 +36,17 @@ class PrintableFormatter(logging.Formatter):
 def warn(text: object) -> None:
     """`warning: ...` on stderr, in one line."""
     say(f"warning: {one_line(str(text))}", sys.stderr)
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, on a terminal only; what it gives is called with how many are done, of how many."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def print_cells(

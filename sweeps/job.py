@@ -20,6 +20,7 @@ class LaunchOptions:
     retry_failed: bool = False
     address: str | None = None  # of a cluster; None: a Ray of this process's own
     insecure: bool = False
+    wandb_sweep: bool = False  # whether it is registered as a W&B Sweep
     launch_id: str = ""  # by which the launch can be told to stop, if its client has chosen it
 
 

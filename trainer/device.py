@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +18,28 @@ def check_device(device: str) -> None:
         return
     import torch
 
+    if device.partition(":")[0] == "cuda" and (reason := missing_cuda()):
+        raise UserError(f"--device: {device!r} is not on this machine: {reason}")
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     devices = ["cpu", *(["cuda"] if gpus else []), *gpus]
     if device not in devices:
         raise UserError(f"--device: {device!r} is not on this machine; expected one of {', '.join(devices)}")
+
+
+def missing_cuda() -> str:
+    """What a GPU of this machine lacks so that torch can use it, found without a GPU at hand; empty: nothing."""
+    version = metadata.version("torch")
+    if version.endswith("+cpu"):
+        return f"torch {version} is a build without CUDA; expected a CUDA build, as in the image of the target cuda"
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        if "rocm" not in version:
+            return (
+                "libcuda.so.1, the library of NVIDIA's driver, is not found; a container needs --gpus all, and compute "
+                "among its NVIDIA_DRIVER_CAPABILITIES"
+            )
+    return ""
 
 
 def check_precision(precision: str, device: str) -> None:

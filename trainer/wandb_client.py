@@ -18,6 +18,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, Final, Literal, TypeVar
 
+from polysweep.trainer.errors import UserError
+
 Mode = Literal["online", "offline", "disabled"]
 INIT_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 60.0
@@ -42,6 +44,8 @@ class Run:
     job_type: str
     tags: tuple[str, ...]
     config: Mapping[str, Any]
+    place: tuple[str | None, str] | None = None  # entity and project, if they are not those of the environment
+    sweep_id: str | None = None  # of the W&B Sweep that it belongs to
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,12 @@ def _closed() -> tuple[type[BaseException], ...]:
 
 def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> Any:
     """Open or resume a run. An upload gives up after a few requests; a run that is trained waits for `INIT_SECONDS`."""
+    require_own_ids()
     prepare_environment()
     import wandb
 
     silent = os.environ["WANDB_SILENT"].lower() != "false"
-    entity, project = target_project()
+    entity, project = run.place or target_project()
     retries = {
         "x_graphql_retry_max": UPLOAD_RETRIES,
         "x_graphql_retry_wait_min_seconds": 0.5,
@@ -119,6 +124,7 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
                 x_disable_stats=True,
                 x_disable_machine_info=True,
                 x_save_requirements=False,
+                sweep_id=run.sweep_id,
                 **(retries if is_upload else {}),
             ),
         )
@@ -132,6 +138,15 @@ def open_run(run: Run, mode: Mode, folder: Path, *, is_upload: bool = False) -> 
 def target_project(entity: str | None = None, project: str | None = None) -> tuple[str | None, str]:
     """Entity and project that runs are logged to: of the environment, else those given, else None and `polysweep`."""
     return os.environ.get("WANDB_ENTITY") or entity, os.environ.get("WANDB_PROJECT") or project or "polysweep"
+
+
+def require_own_ids() -> None:
+    """Raise `UserError` inside a W&B agent: with that variable the client gives every run another id and project."""
+    if os.environ.get("WANDB_SWEEP_ID"):
+        raise UserError(
+            "WANDB_SWEEP_ID: set, as by a W&B agent; the client would ignore the ids of the trials. Unset it: "
+            "polysweep needs no agent, and --wandb-sweep registers a sweep as a W&B Sweep"
+        )
 
 
 def prepare_environment() -> None:

@@ -34,6 +34,7 @@ from polysweep.trainer.wandb_client import (
     end_client,
     log_rows,
     open_run,
+    require_own_ids,
 )
 
 __all__ = ["Mode", "Online", "Run", "describe", "logged_in", "resolve_mode", "run_name"]
@@ -48,13 +49,15 @@ log = logging.getLogger("polysweep.tracking")
 def resolve_mode(asked: str | None) -> Mode:
     """The mode asked for, else `WANDB_MODE`, else online where W&B is logged in and offline elsewhere.
 
-    Raises `UserError` with the valid modes.
+    Raises `UserError` with the valid modes, and inside a W&B agent unless W&B is disabled.
     """
     source, mode = "--wandb", asked
     if mode is None:
         source, mode = "WANDB_MODE", os.environ.get("WANDB_MODE") or None
     if mode is None:
-        return "online" if logged_in() else "offline"
+        mode = "online" if logged_in() else "offline"
+    if mode != "disabled":
+        require_own_ids()
     for valid in get_args(Mode):
         if mode == valid:
             return valid  # type: ignore[no-any-return]

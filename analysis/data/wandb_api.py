@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +21,7 @@ from polysweep.analysis.data.address import Address
 from polysweep.analysis.data.foreign_text import fit, listed, short
 from polysweep.analysis.data.frames import joined
 from polysweep.analysis.data.wandb_histories import lines_of, parsed
+from polysweep.sweeps.tracking.summary_run import is_summary
 from polysweep.sweeps.tracking.wandb_server import open_api
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.text import first_line, one_line
@@ -104,7 +105,7 @@ class Project:
             seen |= {run.id: run for page, _ in pages for run in page}
             left = pages[-1][1]  # how many the server counts that had not been seen before this pass
             if is_whole or (left == 0 and self._count(filters) == len(seen)):
-                return sorted(seen.values(), key=lambda run: (run.created, run.id))
+                return sorted(_trials(seen.values()), key=lambda run: (run.created, run.id))
             if left == 0:  # all have been seen, and the server counts fewer: some were deleted meanwhile
                 seen = self._still_there(filters, seen)
         raise UserError(
@@ -123,7 +124,7 @@ class Project:
 
     def what_there_is(self) -> str:
         """Of a project of which no run matches: how many runs there are, their states and tags."""
-        runs = [run for page, _ in self._pages([]) for run in page]
+        runs = _trials(run for page, _ in self._pages([]) for run in page)
         tags = {tag for run in runs for tag in run.tags}
         states = {run.state for run in runs}
         keys = {key for run in runs for key in run.config}
@@ -222,6 +223,11 @@ class Project:
             return [self._batch([one])[0] for one in batch]  # it is told whose history that is
         ends = np.cumsum([len(run) for run in lines])
         return [table.slice(int(end) - len(run), len(run)) for end, run in zip(ends, lines, strict=True)]
+
+
+def _trials(runs: Iterable[RemoteRun]) -> list[RemoteRun]:
+    """Without those that have the plots of a report: these are no trials."""
+    return [run for run in runs if not is_summary(run.id)]
 
 
 def unreadable(address: Address, run: str, why: str) -> str:

@@ -17,9 +17,10 @@ from polysweep.analysis.figures.epochs import require_history
 from polysweep.analysis.figures.files import image
 from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.published.cells import Published
-from polysweep.analysis.published.comparison import Compared, NothingToCompareError, compare, published_of
+from polysweep.analysis.published.comparison import Compared
 from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
-from polysweep.analysis.tables.formats import edge_warnings, tables_of
+from polysweep.analysis.report.summary import MOST_POINTS, MOST_TABLES, Summary, beside_published
+from polysweep.analysis.tables.formats import tables_of
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.leaderboard_table import points_table, search_table
 from polysweep.analysis.tables.mean_std import (
@@ -40,10 +41,6 @@ PROVENANCE: Final = (
     "commit", "version.polysweep", "version.torch", "version.ray", "version.wandb", "version.python", "device",
     "device_model", "threads", "width", "numerics", "image", "sources",
 )  # fmt: skip
-MOST_POINTS: Final = 200
-"""Points of a search on the page; all are in the download."""
-MOST_TABLES: Final = 40
-"""Tables with figures of their own; the numbers of all are in the download."""
 
 
 def write_report(
@@ -73,33 +70,20 @@ def render_report(
         trim_blocks=True,
     )
     protocol, runs = selection.pulled.protocol, selection.pulled.runs
-    outcomes = runs["outcome"].value_counts()
+    summary = Summary.of(selection)
     layout, is_search = Layout.of(selection), protocol.is_search
     if is_search:
         tables = [_table(search_table(selection, MOST_POINTS))]
     else:
         tables = [_table(table) for table in tables_of(selection, layout, verdicts=False)]
-    compared, beside, without = None, None, ""
-    if published is not None:
-        try:
-            compared = compare(selection.pulled, published, epoch=selection.epoch, where=where)
-            beside = published_of(published, selection)
-        except NothingToCompareError as error:
-            without = str(error)
+    compared, beside, without = beside_published(selection, published, where)
     return environment.get_template("report.html.j2").render(
         name=protocol.name,
         source=protocol.source,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         caption=caption(selection),
-        on_test=selection.on_test,
-        trials=len(runs),
-        cells=len(selection.cells),
-        outcomes={str(k): int(v) for k, v in outcomes.items()},
-        incomplete=int((selection.cells["n"] < selection.cells["seeds"]).sum()),
-        undecided=int((selection.cells["undecided"] != "").sum()),
-        stalled=int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0,
-        cost=cost(runs),
-        warnings=[*edge_warnings(selection), *([without] if without else [])],
+        summary=summary,
+        notes=[*summary.notes, *([without] if without else [])],
         verdicts=[] if is_search else _verdicts(selection, layout),
         tables=tables,
         is_search=is_search,
@@ -114,18 +98,6 @@ def render_report(
         spec=protocol.text,
         provenance=_provenance(runs),
     )
-
-
-def cost(runs: pd.DataFrame) -> str:
-    """`1.25 stack-hours on 1 thread each (1.25 core-hours)`: seconds of trials, those of one stack counted once."""
-    seconds = [value or 0.0 for value in to_python(runs["seconds"])]
-    widths = [value or 1 for value in to_python(runs["width"])] if "width" in runs else [1] * len(seconds)
-    threads = [value or 1 for value in to_python(runs["threads"])] if "threads" in runs else [1] * len(seconds)
-    stacks = sum(s / w for s, w in zip(seconds, widths, strict=True)) / 3600
-    cores = sum(s / w * t for s, w, t in zip(seconds, widths, threads, strict=True)) / 3600
-    devices = sorted({str(value) for value in to_python(runs["device"]) if value}) if "device" in runs else []
-    where = f" on {', '.join(devices)}" if devices else ""
-    return f"{stacks:.2f} stack-hours of training, {cores:.2f} core-hours{where}"
 
 
 def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:

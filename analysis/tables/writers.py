@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Final
 
@@ -69,6 +69,12 @@ def markdown(table: Table) -> str:
     lines = ["| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join([*above, *lines, *below])
+
+
+def markdown_page(table: Table) -> str:
+    """The same for a page that sets Markdown as text: the notes are a list there, or they would run together."""
+    notes = [f"{' ' * (len(note) - len(note.lstrip()))}- {one_line(note.lstrip())}" for note in table.notes]
+    return "\n".join([markdown(replace(table, notes=())), "", *notes]).rstrip()
 
 
 def _markdown_entry(entry: str | Entry) -> str:

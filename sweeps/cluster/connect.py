@@ -60,7 +60,7 @@ def _here(spec: SweepSpec, store: Store, options: LaunchOptions, data: str) -> L
         folder = working_folder() if own_names(spec) and JOB not in os.environ else ""
 
         def check() -> None:
-            check_nodes(store, options.wandb, folder)
+            check_nodes(store, options.wandb, folder, gpus=bool(spec.launch.gpus))
 
         return launch(spec, store, options, data, is_alive=is_alive, check=check)
 

@@ -20,8 +20,10 @@ from polysweep.trainer.wandb_client import Mode
 HELLO_SECONDS: Final = 120.0
 
 
-def check_nodes(store: Store, wandb: Mode, folder: str = "") -> None:
+def check_nodes(store: Store, wandb: Mode, folder: str = "", *, gpus: bool = False) -> None:
     """Ask every node: the same version of the package, the same Store, a W&B key if runs are logged online.
+
+    With `gpus`, also whether torch can use those that it has.
 
     Warns of nodes that lack `folder`, where relative paths of the user's own parts lead; empty: there are none.
     """
@@ -29,6 +31,7 @@ def check_nodes(store: Store, wandb: Mode, folder: str = "") -> None:
     store.files.write(probe, b"")
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
+        with_gpu = {node["NodeManagerAddress"] for node in nodes if node["Resources"].get("GPU")}
         hello = ray.remote(num_cpus=0, max_retries=0)(_hello(store.root, probe, folder))
         asked = {
             node["NodeManagerAddress"]: hello.options(
@@ -54,6 +57,8 @@ def check_nodes(store: Store, wandb: Mode, folder: str = "") -> None:
                     f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
                     "or use --wandb offline"
                 )
+            if gpus and answer["cuda"] and node in with_gpu:
+                raise UserError(f"the node {node} has a GPU that torch cannot use: {answer['cuda']}")
             if not answer["folder"]:
                 lacking.append(node)
         if lacking:
@@ -70,12 +75,14 @@ def _hello(root: str, probe: str, folder: str) -> Callable[[], dict[str, Any]]:
 
     def hello() -> dict[str, Any]:
         from polysweep.sweeps.store.provenance import THIS_VERSION
+        from polysweep.trainer import device
         from polysweep.trainer.wandb_runs import logged_in
 
         return {
             "version": dict(THIS_VERSION),
             "store": Store(root).files.exists(probe),
             "key": logged_in(),
+            "cuda": getattr(device, "missing_cuda", str)(),  # which an older package lacks
             "folder": not folder or Path(folder).is_dir(),
         }
 

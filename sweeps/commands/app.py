@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +21,7 @@ from polysweep.sweeps.commands.options import (
     SpecArgument,
     StoreOption,
     WandbOption,
+    WandbSweepOption,
     open_store,
 )
 from polysweep.sweeps.console import say, warn
@@ -121,6 +123,7 @@ def launch(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed trials again, from their checkpoints.")
     ] = False,
+    wandb_sweep: WandbSweepOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of Ray and W&B.")] = False,
 ) -> None:
     """Run every trial of a sweep that has not ended. Rerun the same command to resume after an interruption."""
@@ -129,7 +132,9 @@ def launch(
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.trainer.wandb_runs import resolve_mode
 
-    options = LaunchOptions(resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure)
+    options = LaunchOptions(
+        resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure, wandb_sweep
+    )
     sweep, place = SweepSpec.load(spec, count=count), _writable(store)
     if address is None:
         raise typer.Exit(start(sweep, place, options))
@@ -158,6 +163,7 @@ def submit(
     insecure: InsecureOption = False,
     extend: Annotated[bool, typer.Option("--extend", help="As for launch.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="As for launch.")] = False,
+    wandb_sweep: WandbSweepOption = False,
 ) -> None:
     """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
     from polysweep.sweeps.cluster.access import check_dashboard
@@ -165,7 +171,8 @@ def submit(
     from polysweep.sweeps.spec.spec import SweepSpec
 
     sweep = SweepSpec.load(spec, count=count)
-    flags = [flag for flag, is_set in (("--extend", extend), ("--retry-failed", retry_failed)) if is_set]
+    switches = {"--extend": extend, "--retry-failed": retry_failed, "--wandb-sweep": wandb_sweep}
+    flags = [flag for flag, is_set in switches.items() if is_set]
     prepare(address, insecure)
     check_dashboard(address, insecure)  # before Ray is imported, which takes seconds
     from polysweep.sweeps.cluster.submit import submit as submit_job
@@ -192,7 +199,8 @@ def status(
 
     place = open_store(store)
     sweep = place.launched(name)
-    summary = status_of(sweep, place)
+    records: dict[str, Mapping[str, Any]] = {}
+    summary = status_of(sweep, place, records)
     if as_json:
         print(json.dumps(summary))
         return
@@ -207,7 +215,7 @@ def status(
             return
         time.sleep(2.0)
         sweep = place.launched(name)
-        summary = status_of(sweep, place)
+        summary = status_of(sweep, place, records)
 
 
 @app.command()
@@ -246,14 +254,18 @@ def sync(
     name: NameArgument,
     store: StoreOption = DEFAULT_STORE,
     again: Annotated[bool, typer.Option("--again", help="Try again what was deleted on the server.")] = False,
+    wandb_sweep: WandbSweepOption = False,
 ) -> None:
     """Upload to the W&B server exactly what it lacks of a sweep: runs, rows of killed processes, tags."""
     from polysweep.sweeps.commands.launch import use_wandb_settings
     from polysweep.sweeps.tracking.sync import sync as sync_sweep
+    from polysweep.sweeps.tracking.wandb_sweep import register
 
     place = _writable(store)
     sweep = place.launched(name)
     use_wandb_settings(sweep.settings.project, sweep.settings.entity)
+    if wandb_sweep:
+        register(sweep, place, say)
     trials = {trial.trial_id: trial.values for trial in sweep.trials}
     raise typer.Exit(sync_sweep(name, trials, place, say, again=again))
 

@@ -23,6 +23,7 @@ from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
+from polysweep.sweeps.tracking.wandb_sweep import register, require_online
 from polysweep.trainer.components.plugins import component, direction_of
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Mode
@@ -51,6 +52,8 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
 
     `run` schedules it, by default on a Ray of this process's own.
     """
+    if options.wandb_sweep:
+        require_online(options.wandb)
     data = data_folder(options.data_dir, spec.launch.data_dir)
     spec = as_launched(spec, store)
     extension = compare(spec, store)
@@ -78,6 +81,8 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     store.write_sweep(spec, plan.planned_widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
+    if options.wandb_sweep:
+        register(store.launched(spec.name), store, say)
     counts = plan.counts()
     if reason:
         print(f"{spec.name}: nothing to start, {reason} ({ended(counts)})", flush=True)

@@ -38,6 +38,9 @@ WandbOption = Annotated[
     str | None,
     typer.Option("--wandb", help="online, offline or disabled. [default: online if logged in, else offline]"),
 ]
+WandbSweepOption = Annotated[
+    bool, typer.Option("--wandb-sweep", help="Register it as a W&B Sweep, once, so that the sweep's page has its runs.")
+]
 DataOption = Annotated[
     str | None,
     typer.Option(

@@ -40,6 +40,7 @@ def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> P
         planned.states,
         spec.settings.launch,
         store,
+        records=records,
         proposals=planned.proposals_left,
         to_propose=planned.to_propose,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from polysweep.sweeps.planning.stacks import StackPlan
@@ -77,16 +78,18 @@ def estimate(
     launch: Resources,
     store: Store,
     *,
+    records: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     proposals: int = 0,
     to_propose: Sequence[StackPlan] = (),
 ) -> Estimate:
     """How long stacks would take on this machine's device; `states` has all trials of the sweep.
 
-    `proposals` are points that bayes has still to propose, and `to_propose` what stands for their stacks.
+    `records` are those that have been read already; `proposals` are points that bayes has still to propose, and
+    `to_propose` what stands for their stacks.
     """
     device = device_model(launch.device, imports=False)
     per_stack = launch.gpus or launch.cpus
-    spent, rates = _rates(states, store, device)
+    spent, rates = _rates(states, store, device, records)
     seconds: list[float] = []
     for stack in (*stacks, *to_propose):
         rate = _rate(rates, stack.trials[0].signature, stack.width)
@@ -119,13 +122,17 @@ _Rates = Mapping[tuple[str, int], _Rate]
 """By signature and K."""
 
 
-def _rates(states: Mapping[str, TrialState], store: Store, device: str) -> tuple[float, _Rates]:
+def _rates(
+    states: Mapping[str, TrialState], store: Store, device: str, records: Mapping[str, Mapping[str, Any]]
+) -> tuple[float, _Rates]:
     """Seconds that the sweep's trials have taken, and the rates of finished trials on the same device model."""
     own = {trial_id for trial_id, state in states.items() if state.state != State.NEW}
     present = own if len(own) >= MOST_RECORDS else dict.fromkeys([*own, *store.files.names("trials")])
     spent = 0.0
     measured: dict[tuple[str, int], list[tuple[float, int]]] = {}  # seconds and epochs of each trial
-    for trial_id, record in store.records(islice(present, max(MOST_RECORDS, len(own)))):
+    asked = list(islice(present, max(MOST_RECORDS, len(own))))
+    read = ((trial_id, records[trial_id]) for trial_id in asked if trial_id in records)
+    for trial_id, record in chain(read, store.records(trial_id for trial_id in asked if trial_id not in records)):
         if isinstance(record, StoreError):
             continue
         seconds = float(record.get("seconds") or 0.0)

@@ -22,15 +22,17 @@ NEVER_STALLED: Final = ("constant", "cosine")
 _WITHOUT_VALUE: Final = (State.NEW, State.DIVERGED, State.FAILED)
 
 
-def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
+def status_of(sweep: Sweep, store: Store, records: dict[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """The object that `status --json` prints: counts, cells with their best value so far, trials, who runs what.
 
     `stalled` counts finished trials that gamma = 0 held in place to the end. `best` is the best epoch's value of the
-    sweep's metric over the cell's trials that have neither diverged nor failed.
+    sweep's metric over the cell's trials that have neither diverged nor failed. Every record is read once; `records`
+    are those of an earlier look, as in `Store.states`.
     """
-    states, settings, metric = store.states(sweep), sweep.settings, sweep.metric
+    records = {} if records is None else records
+    states, settings, metric = store.states(sweep, records=records), sweep.settings, sweep.metric
     with_values = [t for t in sweep.trials if states[t.trial_id].state not in _WITHOUT_VALUE]
-    best, stalled = _results(metric, store, with_values)
+    best, stalled = _results(metric, store, with_values, records)
 
     def width_of(trial: SweepTrial) -> int:
         """K as recorded, else as planned."""
@@ -50,7 +52,13 @@ def status_of(sweep: Sweep, store: Store) -> dict[str, Any]:
         or (settings.method == "bayes" and store.search.is_exhausted(sweep.name)),
         "launches": [str(owner) for owner in launches(store, sweep.name).values()],
         "estimate": estimate(
-            stacks, states, settings.launch, store, proposals=proposals, to_propose=_like(sweep, proposals, width_of)
+            stacks,
+            states,
+            settings.launch,
+            store,
+            records=records,
+            proposals=proposals,
+            to_propose=_like(sweep, proposals, width_of),
         ).as_json(),
         "cells": [_cell(members, states, best, stalled, metric.goal) for members in by_cell(sweep.trials)],
         "trials": [_trial(t.trial_id, states[t.trial_id], t.trial_id in stalled) for t in sweep.trials],
@@ -94,14 +102,15 @@ def _trial(trial_id: str, state: TrialState, is_stalled: bool) -> dict[str, Any]
     }
 
 
-def _results(metric: RecordedMetric, store: Store, trials: Sequence[SweepTrial]) -> tuple[dict[str, float], set[str]]:
+def _results(
+    metric: RecordedMetric, store: Store, trials: Sequence[SweepTrial], records: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, float], set[str]]:
     """The best value of each trial so far, and which trials are stalled."""
     schedulers = {trial.trial_id: trial.value("scheduler") for trial in trials}
     best: dict[str, float] = {}
     stalled: set[str] = set()
-    for trial_id, record in store.records(schedulers):
-        if isinstance(record, StoreError):
-            continue
+    for trial_id in schedulers.keys() & records.keys():
+        record = records[trial_id]
         if extremes := _extremes(record, metric.name, store, trial_id):
             best[trial_id] = float(extremes[metric.goal == "maximize"])
         if record["outcome"] == State.FINISHED and _is_stalled(record, schedulers[trial_id], store, trial_id):

@@ -30,6 +30,7 @@ from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import OfflineWriter
 from polysweep.sweeps.worker.signals import EXIT_SECONDS, GRACE_SECONDS, Interruption
+from polysweep.trainer.device import missing_cuda
 from polysweep.trainer.errors import UserError
 
 
@@ -72,7 +73,7 @@ def launch(
             interruption.install()  # ray.init has replaced a handler
             interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
-            _check_resources(spec)
+            _check_resources(spec, is_local=options.address is None)
             queue = JobQueue(spec, store, data)
             if options.address is None:  # the workers of a cluster look themselves
                 queue.widths.measured |= known_measurements(spec, store)
@@ -114,14 +115,16 @@ def _flat_of(queue: JobQueue) -> Callable[[str], Mapping[str, Any]]:
     return flat_of
 
 
-def _check_resources(spec: SweepSpec) -> None:
-    """Raise `UserError` if no node has what one stack needs."""
+def _check_resources(spec: SweepSpec, *, is_local: bool) -> None:
+    """Raise `UserError` if no node has what one stack needs. The nodes of a cluster have been asked about CUDA."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
     if spec.launch.cpus > most:
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but no node has more than {most} cores")
-    if spec.launch.resources.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
-        raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but Ray finds no such GPU here")
+    reason = missing_cuda() if is_local and spec.launch.gpus else ""
+    if reason or spec.launch.resources.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
+        what = f"torch can use none here: {reason}" if reason else "Ray finds no such GPU here"
+        raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but {what}")
 
 
 @contextmanager

@@ -44,6 +44,7 @@ class JobQueue:
         self._observations = Observations(store, self._curves)
         self._handed_out: set[str] = set()  # trials
         self._states: Mapping[str, TrialState] = {}
+        self._elsewhere: Mapping[str, TrialState] = {}  # trials that other launches were running when the round began
         self._ended: Mapping[str, TrialState] = {}  # trials that have ended well: they are not read again
         self.target_reached = False  # after that no trial is started
         self.exhausted = store.search.is_exhausted(spec.name) if spec.method == "bayes" else False
@@ -81,6 +82,7 @@ class JobQueue:
         self.target_reached = is_target_reached(self.spec.metric, self._store, states)
         if self.spec.by_points:
             self._curves.read(states)
+            self._elsewhere = {i: state for i, state in states.items() if state.state == State.RUNNING}
         return round_plan
 
     def _plan(self, states: Mapping[str, TrialState], trials: Sequence[SweepTrial] | None = None) -> Plan:
@@ -165,7 +167,7 @@ class JobQueue:
         if rung not in early.rungs(point[0].epochs):
             return []
         own = [trial.trial_id for trial in point]
-        self._curves.refresh(self._states, {*own, *self._handed_out})
+        self._curves.refresh(self._elsewhere, own)
         others = [self._curves.mean(members) for members in self._points if members is not point]
         strict = early.strict is not False
         decision = survives(curve, others, rung, early.eta, self.spec.metric.goal, strict=strict)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import islice
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,6 +31,7 @@ class Progress:
     def __init__(self, spec: SweepSpec, states: Mapping[str, TrialState], console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._running: set[str] = set()
+        self._cells: Counter[str] = Counter()  # running trials, by their cell in words
         self._best: float | None = None
         self._outcomes: dict[str, str] = {}
         self._done_epochs: dict[str, int] = {}
@@ -74,12 +77,13 @@ class Progress:
         for trial_id, state in states.items():
             self._set(trial_id, state.state, state.epoch)
         self._running.clear()
+        self._cells.clear()
 
     def update(self, rows: Sequence[RowProgress]) -> None:
         """Show one epoch of a stack."""
         for row in rows:
             self._set(row.trial_id, row.outcome, row.epoch)
-            (self._running.add if row.outcome == State.RUNNING else self._running.discard)(row.trial_id)
+            self._set_running(row.trial_id, row.outcome == State.RUNNING)
             value = row.history.get(self._spec.metric.name)
             if value is not None:
                 better = max if self._spec.metric.goal == "maximize" else min
@@ -94,6 +98,16 @@ class Progress:
         self._ended += over - (self._outcomes.get(trial_id) in FINAL)
         self._trained += epochs - self._done_epochs.get(trial_id, 0)
         self._outcomes[trial_id], self._done_epochs[trial_id] = outcome, epochs
+
+    def _set_running(self, trial_id: str, is_running: bool) -> None:
+        """Keep which cells are running: a report must not cost more where thousands of trials run."""
+        if is_running == (trial_id in self._running):
+            return
+        (self._running.add if is_running else self._running.remove)(trial_id)
+        cell = label(self._trials[trial_id].cell)
+        self._cells[cell] += 1 if is_running else -1
+        if not self._cells[cell]:
+            del self._cells[cell]
 
     def note(self, text: str) -> None:
         """Say something else for a while."""
@@ -126,10 +140,9 @@ class Progress:
         parts = []
         if self._best is not None:
             parts.append(f"best {self._spec.metric.name} {shown_number(self._best)}{self._spec.metric.note}")
-        if self._running:
-            cells = list(dict.fromkeys(label(self._trials[t].cell) for t in sorted(self._running)))
-            shown = "; ".join(cells[:2]) + (f" and {len(cells) - 2} more cells" if len(cells) > 2 else "")
-            parts.append(f"running {shown}")
+        if self._cells:
+            shown, more = "; ".join(islice(self._cells, 2)), len(self._cells) - 2
+            parts.append(f"running {shown}" + (f" and {more} more cells" if more > 0 else ""))
         return ", ".join(parts)
 
     def _time_left(self) -> timedelta | None:

@@ -30,12 +30,20 @@ from polysweep.sweeps.worker.signals import GRACE_SECONDS, Interruption
 from polysweep.trainer.wandb_runs import Online
 
 REPORT_SECONDS: Final = 0.2
-"""Least time between two reports to Tune, each of which costs the driver some milliseconds."""
+"""Least time between two reports of a worker to Tune, each of which costs the driver some milliseconds."""
+
+REPORTS_A_SECOND: Final = 100
+"""Of all workers together: about half of what a driver can take from 1,000 of them."""
 
 WORKER_SIGNALS: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 """Ctrl-C is not among them: it is the launch that asks its workers to stop."""
 
 _online: Online | None = None
+
+
+def report_seconds(workers: int) -> float:
+    """Least time between two reports of one of so many workers."""
+    return max(REPORT_SECONDS, workers / REPORTS_A_SECOND)
 
 
 def _worker_online() -> Online:
@@ -50,9 +58,9 @@ class StackTrainable(tune.Trainable):
     """The stacks of one job, or a measurement.
 
     `config["jobs"]` are `Job`s as dicts, `config["measurement"]` is a `CalibrationJob` as a dict, or None,
-    `config["online"]` is whether epochs are logged to W&B at once,
-    `config["folder"]` is the driver's working directory, `config["path"]` are folders of the user's own parts, and
-    `config["version"]` is what the driver runs.
+    `config["online"]` is whether epochs are logged to W&B at once, `config["report_seconds"]` is the least time between
+    two reports, `config["folder"]` is the driver's working directory, `config["path"]` are folders of the user's own
+    parts, and `config["version"]` is what the driver runs.
     """
 
     _measurement: dict[str, Any] | None = None
@@ -64,6 +72,7 @@ class StackTrainable(tune.Trainable):
         self._run: JobRun | None = None
         self._take(config)
         self._online = bool(config["online"])
+        self._report_seconds = float(config["report_seconds"])
         with suppress(OSError):  # another node may not have it, which the launch has warned of
             os.chdir(config["folder"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
@@ -96,7 +105,7 @@ class StackTrainable(tune.Trainable):
         If results decide what is run, every epoch is reported by itself.
         """
         if self._measurement:
-            return {"rows": [], "done": True, "measured": self._measure(CalibrationJob(**self._measurement))}
+            return {"rows": [], "done": True, **self._measure(CalibrationJob(**self._measurement))}
         rows: list[dict[str, Any]] = []
         began = time.monotonic()
         while True:
@@ -108,16 +117,21 @@ class StackTrainable(tune.Trainable):
             if self._interruption.signal:
                 # Everything is stored; Tune starts another worker, unless the launch ends.
                 os._exit(self._interruption.exit_code)
-            if run.is_over or run.in_turn or time.monotonic() - began >= REPORT_SECONDS:
+            if run.is_over or run.in_turn or time.monotonic() - began >= self._report_seconds:
                 return {"rows": rows, "done": run.is_over}
 
     def _measure(self, job: CalibrationJob) -> dict[str, Any]:
         """K and the share of a GPU, or why they could not be measured: then the trials show what is wrong."""
+        calibration, reason = None, ""
         try:
             calibration = calibrate(job, stop=lambda: self._interruption.is_over)
+        except OutOfReachError as error:
+            return {"lost": str(error)}
         except (Exception, SystemExit) as error:  # also of a user's own part
-            return {"name": job.name, "calibration": None, "reason": f"{type(error).__name__}: {error}"}
-        return {"name": job.name, "calibration": calibration and asdict(calibration), "reason": "interrupted"}
+            reason = f"{type(error).__name__}: {error}"
+        if self._interruption.signal:
+            os._exit(self._interruption.exit_code)  # another worker measures
+        return {"measured": {"name": job.name, "calibration": calibration and asdict(calibration), "reason": reason}}
 
     def _begin(self) -> JobRun:
         online = _worker_online() if self._online else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from polysweep.sweeps.job import CalibrationJob, LaunchOptions, RowProgress
 from polysweep.sweeps.scheduling.job_queue import WAIT, JobQueue
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, first_error, is_memory
-from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher
+from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher, report_seconds
 from polysweep.sweeps.store.launches import LaunchLease
 from polysweep.sweeps.store.provenance import THIS_VERSION
 from polysweep.sweeps.store.states import State, TrialState
@@ -31,6 +32,11 @@ MEMORY_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Waits between rounds whose workers all ended because a machine was short of memory."""
 INFRASTRUCTURE_RETRIES: Final = 3
 """How often Tune restarts a job whose worker or node has died; after that the next round takes it up."""
+
+
+STARTING: Final = 64
+"""How many jobs may wait for their worker at once. Tune's own 1 starts 1,000 workers one after the other, which takes
+an hour, and lets a worker go whose next job is not waiting yet."""
 
 
 class Rounds:
@@ -136,13 +142,16 @@ class Rounds:
 
         Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
         """
-        launch = self._queue.spec.launch
+        launch, target = self._queue.spec.launch, self._queue.spec.metric.target
+        # A job that waits is started also after the target is reached.
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "1" if target is not None else str(STARTING)
         tuner = tune.Tuner(
             tune.with_resources(
                 StackTrainable, lambda config: tune.PlacementGroupFactory([{"CPU": launch.cpus, "GPU": config["gpus"]}])
             ),
             param_space={
                 "online": self._options.wandb == "online",
+                "report_seconds": report_seconds(launch.concurrency or self._slots()),
                 "folder": working_folder(),
                 "path": import_paths() if self._options.address else [folder for folder in sys.path if folder],
                 "version": THIS_VERSION,

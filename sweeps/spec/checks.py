@@ -65,17 +65,20 @@ def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Sour
             raise where.error((key,), f"{what} requires a 'metric': {{name: ..., goal: maximize or minimize}}")
 
 
+_AUTO: Final[Mapping[KeyPath, str]] = {
+    ("launch", "stack"): f"auto or a number of trials from 1 to {MAX_STACK}",
+    ("launch", "gpus"): "auto, a fraction of a GPU such as 0.5, or a whole number of GPUs",
+}
+
+
 def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
     """What pydantic refuses in a spec, in one line."""
     path: KeyPath = problem["loc"]
     if problem["type"] == "extra_forbidden":
         keys = list(_NESTED[str(path[0])].model_fields)
         return where.error(path, f"unknown key {brief(path[-1])} under {path[0]!r}; {expected(path[-1], keys)}")
-    if path[:2] == ("launch", "stack"):
-        return where.error(
-            ("launch", "stack"),
-            f"launch.stack: expected auto or a number of trials from 1 to {MAX_STACK}, not {brief(problem['input'])}",
-        )
+    if path[:2] in _AUTO:  # pydantic names the branches of a union
+        return where.error(path[:2], f"{path[0]}.{path[1]}: expected {_AUTO[path[:2]]}, not {brief(problem['input'])}")
     if problem["type"] == "model_type":
         first = ", ".join(f"{key}: ..." for key in list(_NESTED[str(path[0])].model_fields)[:2])
         return where.error(path, f"{path[0]}: expected {{{first}}}, not {brief(problem['input'])}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import Parameters
@@ -20,6 +20,15 @@ IMPUTE: Final = ("impute", "impute_while_running")
 
 Amount = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
+
+
+def whole_if_many(count: float) -> float:
+    """Refuse what Ray cannot give: a part of one GPU beside a whole one. Raises `ValueError`."""
+    if count > 1 and count % 1:
+        raise ValueError("more than one must be a whole number")
+    return count
+
+
 _SEEDS_SCHEMA: Final = {
     "anyOf": [
         {"type": "integer", "minimum": 1},
@@ -50,7 +59,9 @@ class Launch(Strict):
 
     stack: Literal["auto"] | Width = "auto"  # trials per stack, K
     cpus: Count = 1  # cores, and torch threads, per stack
-    gpus: Literal["auto"] | Amount = 0.0  # GPUs per stack; a fraction shares one, auto measures which
+    gpus: Literal["auto"] | Annotated[Amount, AfterValidator(whole_if_many)] = (
+        0.0  # GPUs per stack; a fraction shares one, auto measures which
+    )
     concurrency: Count | None = None  # stacks at once, by default as many as there is room for
     max_failures: Whole = 3  # how often a trial is retried, from its checkpoint, after an error of its own
     data_dir: PathText | None = None  # folder of the data sets

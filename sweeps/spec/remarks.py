@@ -11,13 +11,15 @@ from polysweep.trainer.text import brief
 
 
 def remarks_on_spec(spec: SpecFields) -> list[str]:
-    """The remarks on every entry of `parameters` and `variants`, and on `early_terminate`."""
+    """The remarks on every entry of `parameters` and `variants`, on `early_terminate` and `launch`."""
     entries = [entry for parameters in (spec.parameters, *spec.variants) for entry in parameters.items()]
     texts = [f"{name!r}: {text}" for name, one in entries for text in _remarks(one, spec.method)]
     early = spec.early_terminate
     if early is not None and early.ignored:
         counted = "'max_iter' and 's' count" if "min_iter" in early.ignored else "'min_iter' counts"
         texts.append(f"early_terminate: ignored: {', '.join(early.ignored)}, because {counted}, as in W&B")
+    if spec.launch.resources.gpus > 1:
+        texts.append(f"launch.gpus: {spec.launch.gpus:g}: a stack is trained on one GPU, the others of its stack idle")
     return texts
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from polysweep.sweeps.store.files import FENCE, Fence, Files
+from polysweep.sweeps.store.files import FENCE, Fence, Files, StoreError
+from polysweep.sweeps.store.provenance import image
 from polysweep.trainer.plain_file import read_plain_file
 
 LARGEST: Final = 2**30
@@ -163,3 +165,32 @@ class LocalFiles(Files):
 
 def _is_old(entry: os.DirEntry[str]) -> bool:
     return time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS
+
+
+def check_mounted(root: str, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Raise `StoreError` where this process runs in an image and nothing is mounted at the folder or above it."""
+    if image() is None:
+        return
+    points = (line.split()[1].encode().decode("unicode_escape") for line in mounts.read_text().splitlines())
+    if not any(Path(root).is_relative_to(point) for point in points if point != "/"):
+        raise StoreError(
+            f"store {root!r} is a folder of the container and would be lost with it: mount a volume or a folder of the "
+            "host there (--volume polysweep-store:/store), or name a bucket (s3://bucket/folder)"
+        )
+
+
+def users_apart(root: str) -> str:
+    """Where this process's user may not write the folder: in words, who that is and whose it is; else empty."""
+    folder = _existing(root)
+    if os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return ""
+    status = folder.stat()
+    return (
+        f"; this process is user {os.geteuid()} of group {os.getegid()}, {folder} belongs to user {status.st_uid} of "
+        f"group {status.st_gid} (mode {stat.S_IMODE(status.st_mode):o})"
+    )
+
+
+def _existing(root: str) -> Path:
+    """The folder, or the one in which it would be made."""
+    return next(path for path in (Path(root), *Path(root).parents) if path.exists())

@@ -27,7 +27,7 @@ from polysweep.sweeps.store.checking import FORMAT, checked_record, json_bytes, 
 from polysweep.sweeps.store.claims import Claim, Claims, Lease, Owner
 from polysweep.sweeps.store.files import Fence, Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
 from polysweep.sweeps.store.history_file import history_bytes, history_table
-from polysweep.sweeps.store.local_files import LocalFiles
+from polysweep.sweeps.store.local_files import LocalFiles, check_mounted, users_apart
 from polysweep.sweeps.store.opening import open_files
 from polysweep.sweeps.store.search_state import SearchState
 from polysweep.sweeps.store.states import FINAL, State, TrialState
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from polysweep.sweeps.spec.spec import SweepSpec
 
 _NEW: Final = TrialState()
+_SETTLED: Final = (State.FINISHED, State.DIVERGED)
+"""A trial that has ended so is never run again; a failed or stopped one may be."""
 _BATCH: Final = 1000
 
 
@@ -76,13 +78,16 @@ class Store:
         return isinstance(self.files, LocalFiles)
 
     def check_writable(self) -> None:
-        """Raise `StoreError` if nothing can be written."""
+        """Raise `StoreError` if nothing can be written, or if it would be lost with the container."""
+        if self.is_local:
+            check_mounted(self.root)
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.files.write(probe, b"")
             self.files.remove(probe)
         except StoreError as error:
-            raise StoreError(f"store {self.root!r} cannot be written: {error}") from None
+            users = users_apart(self.root) if self.is_local else ""
+            raise StoreError(f"store {self.root!r} cannot be written: {error}{users}") from None
 
     def remove_leftovers(self, sweep: str, ended: Iterable[str] = ()) -> None:
         """Remove what killed processes have left and no living one can need: leases, temporary files, fences.
@@ -100,8 +105,7 @@ class Store:
 
     def record(self, trial_id: str) -> dict[str, Any] | None:
         """The trial's record, None if it never started."""
-        path = f"trials/{trial_id}/record.json"
-        return self._checked(trial_id, self.files.read(path))
+        return self._checked(trial_id, self.files.read(f"trials/{trial_id}/record.json"))
 
     def records(self, trial_ids: Iterable[str]) -> Iterator[tuple[str, dict[str, Any] | StoreError]]:
         """The records of those that have one, and what is wrong with those that are damaged.
@@ -202,26 +206,25 @@ class Store:
     ) -> dict[str, TrialState]:
         """By id, the state of every trial of a sweep: one listing, and the records of those that have one.
 
-        `ended` are trials that have ended: they are not read again. `records` receives what was read.
+        `ended` are trials that have ended: they are not read again. `records` receives what was read; those in it of
+        trials that have finished or diverged are not read again.
         """
         trial_ids = [trial.trial_id for trial in sweep.trials]
-        read = self._read_states([trial_id for trial_id in trial_ids if trial_id not in ended], records)
+        read = self._read_states([i for i in trial_ids if i not in ended], {} if records is None else records)
         states = {trial_id: ended.get(trial_id) or read.get(trial_id, _NEW) for trial_id in trial_ids}
         return self._as_seen_by(sweep.name, states)
 
-    def _read_states(
-        self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]] | None
-    ) -> dict[str, TrialState]:
+    def _read_states(self, trial_ids: Sequence[str], records: dict[str, Mapping[str, Any]]) -> dict[str, TrialState]:
         """The states of those of the trials that have a folder."""
+        settled = {i: records[i] for i in trial_ids if i in records and records[i]["outcome"] in _SETTLED}
         folders = self._present(trial_ids)
-        present = [trial_id for trial_id in trial_ids if trial_id in folders]
+        present = [trial_id for trial_id in trial_ids if trial_id in folders and trial_id not in settled]
         read = {i: record for i, record in self.records(present) if not isinstance(record, StoreError)}
-        if records is not None:
-            records |= read
+        records |= read
         open_ = {i: record for i, record in read.items() if record["outcome"] not in FINAL}
         claims = {i: record["claim"] for i, record in open_.items() if isinstance(record.get("claim"), int)}
         owners = self.claims.owners(claims)
-        states = {}
+        states = {trial_id: _state(record, 0, None) for trial_id, record in settled.items()}
         for trial_id in present:
             record = read.get(trial_id)
             if record is not None and (record["outcome"] in FINAL or trial_id in owners):

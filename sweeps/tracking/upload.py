@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_uploaded
 from polysweep.sweeps.tracking.wandb_server import Server, ServerRun
+from polysweep.sweeps.tracking.wandb_sweep import sweep_ids
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import OwnFolder
 from polysweep.trainer.wandb_client import Fault, Run, send_run
@@ -38,13 +39,15 @@ class Described:
     flat: Flat
     tags: tuple[str, ...]
     record: Mapping[str, Any]
+    sweep_id: str | None = None  # of W&B
 
     def run(self, store: Store) -> Run:
         """The trial as W&B shows it. Raises `StoreError` if the Store has no config of it."""
         canonical = store.config(self.trial_id)
         if canonical is None:
             raise StoreError(f"{store.files.path(f'trials/{self.trial_id}/config.json')}: missing")
-        return describe(self.trial_id, canonical, self.flat, self.tags, self.record)
+        run = describe(self.trial_id, canonical, self.flat, self.tags, self.record)
+        return replace(run, sweep_id=self.sweep_id)
 
     def lacks(self, run: ServerRun | None) -> str:
         """What the server lacks of it: `ServerRun.lacks`, or run."""
@@ -53,9 +56,11 @@ class Described:
 
 def described_trials(store: Store, trials: Mapping[str, Flat], sweeps: Iterable[str] = ()) -> dict[str, Described]:
     """Every trial that has a record, tagged with the sweeps that contain it and with `sweeps`."""
-    tags = store.sweeps_of(set(trials)) if trials else {}
+    names = store.sweeps_of(set(trials)) if trials else {}
+    tags = {trial_id: tuple(sorted({*names[trial_id], *sweeps})) for trial_id in trials}
+    ids = sweep_ids(store, tags)
     return {
-        trial_id: Described(trial_id, trials[trial_id], tuple(sorted({*tags[trial_id], *sweeps})), record)
+        trial_id: Described(trial_id, trials[trial_id], tags[trial_id], record, ids[trial_id])
         for trial_id, record in store.records(trials)
         if not isinstance(record, StoreError)
     }

@@ -69,6 +69,24 @@ def open_api(seconds: int, entity: str | None, place: str = "") -> tuple[Any, st
         end_in_time_at_exit()
 
 
+def require_runs(api: Any, project: str, tag: str | None, place: str) -> None:
+    """Raise `UserError`, its message starting with `place`, if a project has no run (with the tag, if one is given).
+
+    `project` is `ENTITY/PROJECT`.
+    """
+    try:
+        count = len(api.runs(project, filters={"tags": tag} if tag else {}, per_page=1))
+    except Exception as error:
+        if str(error).startswith(NO_PROJECT):
+            raise UserError(f"{place}{project}: Project `{project}` not found") from None
+        raise UserError(f"{place}the W&B server does not list the runs of {project}: {first_line(error)}") from None
+    if not count:
+        missing = (
+            f"no run has the tag {tag!r}; polysweep sync {tag} uploads those of a Store" if tag else "no run is there"
+        )
+        raise UserError(f"{place}{project}: {missing}")
+
+
 class Server:
     """The project that runs are logged to: WANDB_ENTITY and WANDB_PROJECT, else the default entity and `polysweep`."""
 

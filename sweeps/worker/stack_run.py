@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final
 
 from polysweep.sweeps.job import Job, RowProgress
@@ -16,6 +17,7 @@ from polysweep.sweeps.store.claims import Lease
 from polysweep.sweeps.store.record import BEGUN
 from polysweep.sweeps.store.states import State
 from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.tracking.wandb_sweep import sweep_ids
 from polysweep.sweeps.worker.failures import Failure, verdict
 from polysweep.sweeps.worker.heartbeat import Watch
 from polysweep.sweeps.worker.trial_run import TrialRun
@@ -173,11 +175,13 @@ class StackRun:
         self._epochs = self._train()
         if self._online:
             tags = self._store.sweeps_of({row.trial_id for row in self._active})
+            names = {trial_id: {*some, *self._job.sweeps} for trial_id, some in tags.items()}
+            ids = sweep_ids(self._store, names)
             for row in self._active:
-                names = {*tags[row.trial_id], *self._job.sweeps}
                 row.note_wandb(BEGUN)
                 canonical, flat = row.config.canonical(), row.config.flat()
-                self._online.start(describe(row.trial_id, canonical, flat, sorted(names), row.record), row.history)
+                run = describe(row.trial_id, canonical, flat, sorted(names[row.trial_id]), row.record)
+                self._online.start(replace(run, sweep_id=ids[row.trial_id]), row.history)
         return True
 
     def _by_epoch(self) -> list[list[TrialRun]]:

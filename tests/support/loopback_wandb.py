@@ -41,6 +41,10 @@ class Wandb:
         with urllib.request.urlopen(f"{self.url}/load", body, timeout=60):
             pass
 
+    def protect(self, *projects: str) -> None:
+        """Let nobody write to projects, each as entity/project."""
+        self._control(read_only=projects)
+
     def miscount(self, missing: int) -> None:
         """Count so many runs more than are listed."""
         self._control(missing=missing)

@@ -193,6 +193,13 @@ WRONG = {
         GOOD + "launch: {stack: 0}\n", 15,
         ["launch.stack: expected auto or a number of trials from 1 to 4096", "0"],
     ),
+    **{
+        f"gpus {value}": (
+            GOOD + f"launch: {{gpus: {value}}}\n", 15,
+            ["launch.gpus: expected auto, a fraction of a GPU such as 0.5, or a whole number of GPUs, not"],
+        )
+        for value in ("many", -1, 1.5, "true", ".inf", "[1]", ".nan")
+    },
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),
 }  # fmt: skip

@@ -31,7 +31,7 @@ class SpentError(Exception):
     """The id of a run that was deleted: the server answers 409."""
 
 
-ATTRIBUTES = ("displayName", "groupName", "jobType", "tags", "notes", "description")
+ATTRIBUTES = ("displayName", "groupName", "jobType", "tags", "notes", "description", "sweep")
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda have, want: want in have if isinstance(have, list) else have == want,
     "$ne": lambda have, want: want not in have if isinstance(have, list) else have != want,
@@ -97,6 +97,7 @@ class Run:
 def user() -> dict[str, Any]:
     return {
         "id": "1", "entity": ENTITY, "username": ENTITY, "name": ENTITY, "flags": "{}", "admin": False, "email": "",
+        "photoUrl": "",
     }  # fmt: skip
 
 
@@ -135,7 +136,8 @@ def bucket(run: Run) -> dict[str, Any]:
         "description": run.attributes.get("description"), "notes": run.attributes.get("notes"),
         "group": run.attributes.get("groupName"), "jobType": run.attributes.get("jobType"),
         "tags": run.attributes.get("tags", []), "state": run.state, "commit": None, "readOnly": False,
-        "sweepName": None, "createdAt": run.created, "heartbeatAt": run.heartbeat, "user": user(),
+        "sweepName": run.attributes.get("sweep"), "user": user(),
+        "createdAt": run.created, "heartbeatAt": run.heartbeat,
         "project": {"id": f"{run.entity}/{run.project}", "name": run.project,
                     "entity": {"id": run.entity, "name": run.entity}},
         "historyLineCount": len(run.history) + run.lost, "eventsLineCount": run.events, "logLineCount": run.logs,

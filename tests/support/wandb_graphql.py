@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 import random
 from collections.abc import Mapping
@@ -21,6 +23,7 @@ from tests.support.wandb_answers import (
     SpentError,
     bucket,
     chosen,
+    now,
     select,
     sortable,
     user,
@@ -36,6 +39,11 @@ class State:
         self.spent: set[tuple[str, str, str]] = set()  # ids of deleted runs, which the server gives to nobody again
         self.missing = 0  # runs that are counted and never listed
         self.views: dict[tuple[str, str, str], dict[str, Any]] = {}  # by entity, project and name
+        self.read_only: list[str] = []  # projects, as entity/project, that this key may not write to
+        self.files: dict[str, int] = {}  # by run and name the size of what was uploaded
+        self.sweeps: dict[str, dict[str, str]] = {}  # by id
+        self.numbers = itertools.count()
+        self.origin = ""  # of the server, as the last request addressed it
         self.unknown: list[str] = []
         self.shuffle: random.Random | None = None  # pages of runs come in another order each time
 
@@ -61,9 +69,12 @@ class State:
             "model": self._project,
             "project": self._project,
             "upsertBucket": self._upsert,
+            "upsertSweep": self._upsert_sweep,
             "deleteRun": self._delete,
             "models": self._models,
             "upsertView": self._upsert_view,
+            "view": self._view,
+            "deleteView": self._delete_view,
             "createRunFiles": self._create_files,
         }
         missing: list[str] = []
@@ -103,13 +114,7 @@ class State:
         return {
             "id": f"{entity}/{name}", "internalId": "1", "name": name, "readOnly": False,
             "entity": {"id": entity, "name": entity}, "entityName": entity, "bucket": one, "run": one, "runs": listed,
-            "allViews": lambda arguments: {
-                "edges": [
-                    {"node": view}
-                    for (e, p, view_name), view in self.views.items()
-                    if (e, p, view_name) == (entity, name, arguments.get("viewName"))
-                ]
-            },
+            "allViews": lambda arguments: self._views(entity, name, arguments),
             "runCount": lambda arguments: len(chosen(runs, arguments.get("filters"))) + self.missing,
         }  # fmt: skip
 
@@ -127,15 +132,41 @@ class State:
     def _upsert_view(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A view by its id, else by its name; `spec` is kept as it is sent."""
         given = arguments["input"]
-        place = given["entityName"], given["projectName"], given["name"]
-        if (place[0], place[1]) not in self.projects:
-            raise LookupError(f"project not found: {place[0]}/{place[1]}")
-        inserted = place not in self.views
-        view = self.views.setdefault(place, {"id": f"view-{len(self.views)}", "name": place[2]})
-        if given.get("id") not in (None, view["id"]):
+        entity, project = place = given["entityName"], given["projectName"]
+        if place not in self.projects:
+            raise LookupError(f"project not found: {entity}/{project}")
+        self._require_writable(place)
+        of_project = {key: view for key, view in self.views.items() if key[:2] == place}
+        key = next((key for key, view in of_project.items() if view["id"] == given.get("id")), (*place, given["name"]))
+        if given.get("id") and key not in self.views:
             raise LookupError(f"view not found: {given['id']}")
-        view |= {"displayName": given["displayName"], "spec": given["spec"], "saved": view.get("saved", 0) + 1}
+        inserted = key not in self.views
+        number = base64.b64encode(f"View:{next(self.numbers)}".encode()).decode()
+        view = self.views.setdefault(key, {"id": number, "name": key[2], "createdAt": now(), "user": user()})
+        kept = {name: given.get(name) for name in ("type", "description", "displayName", "spec")}
+        view |= {"project": {"id": "1", "name": project, "entityName": entity}, "updatedAt": now(), **kept}
+        view["saved"] = view.pop("saved", 0) + 1
         return {"view": view, "inserted": inserted}
+
+    def _views(self, entity: str, project: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The views of a project, of a name or of a type if one is given."""
+        views = [view for (e, p, _), view in self.views.items() if (e, p) == (entity, project)]
+        name, kind = arguments.get("viewName"), arguments.get("viewType")
+        views = [view for view in views if name in (None, view["name"]) and kind in (None, view["type"])]
+        edges = [{"node": view, "cursor": str(at)} for at, view in enumerate(views)]
+        return {"edges": edges, "pageInfo": {"endCursor": None, "hasNextPage": False}}
+
+    def _view(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        return next((view for view in self.views.values() if view["id"] == arguments["id"]), None)
+
+    def _delete_view(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        number = arguments["input"]["id"]
+        self.views = {key: view for key, view in self.views.items() if view["id"] != number}
+        return {"success": True, "pendingDrafts": None, "__typename": "DeleteViewPayload"}
+
+    def _require_writable(self, place: tuple[str, str]) -> None:
+        if "/".join(place) in self.read_only:
+            raise LookupError(f"permission denied: {'/'.join(place)}")
 
     def _by_id(self, storage_id: str) -> Run:
         found = (run for runs in self.projects.values() for run in runs.values() if run.storage_id == storage_id)
@@ -144,11 +175,25 @@ class State:
             raise LookupError(f"run not found: {storage_id}")
         return run
 
+    def _upsert_sweep(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A new W&B sweep, to which the runs that match its filters belong from now on."""
+        given = arguments["input"]
+        place = given.get("entityName") or ENTITY, given["projectName"]
+        self._require_writable(place)
+        sweep_id = f"sweep{len(self.sweeps):03}"
+        self.sweeps[sweep_id] = {"project": "/".join(place), "config": given["config"]}
+        runs = self.projects.setdefault(place, {})
+        for run in chosen(runs, given["priorRunsFilters"]) if given.get("priorRunsFilters") else ():
+            run.attributes["sweep"] = sweep_id
+        project = {"id": "1", "name": place[1], "entity": {"id": "1", "name": place[0]}}
+        return {"sweep": {"name": sweep_id, "project": project}, "configValidationWarnings": []}
+
     def _upsert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         given = arguments["input"]
         inserted = False
         if given.get("name"):  # from a client that logs
             place = given.get("entityName") or ENTITY, given.get("modelName") or "uncategorized"
+            self._require_writable(place)
             runs = self.projects.setdefault(place, {})
             if (*place, given["name"]) in self.spent:
                 raise SpentError(f"run {'/'.join(place)}/{given['name']} was previously created and deleted")
@@ -173,7 +218,9 @@ class State:
         return {"clientMutationId": None}
 
     def _create_files(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        files = [{"name": name, "uploadUrl": f"/storage/{name}"} for name in arguments["input"].get("files") or []]
+        given = arguments["input"]
+        folder = f"{self.origin}/storage/{given.get('entityName')}/{given.get('projectName')}/{given.get('runName')}"
+        files = [{"name": name, "uploadUrl": f"{folder}/{name}"} for name in given.get("files") or []]
         return {"runID": "r", "uploadHeaders": [], "files": files}
 
 

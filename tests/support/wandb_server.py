@@ -34,6 +34,7 @@ class Fault:
     only: str = ""  # only this kind, as `dump()["requests"]` names it
     applied: bool = False  # the request is carried out, and only its answer is lost
     missing: int = 0  # so many runs are counted and never listed
+    read_only: tuple[str, ...] = ()  # projects, as entity/project, that may not be written to
     shuffle: int | None = None  # runs are listed in another order at every request, by this seed
     delay: float = 0.0  # seconds before a request is looked at: it is carried out even when its client is gone by then
 
@@ -64,7 +65,7 @@ class Server:
         projects = {"/".join(place): list(runs) for place, runs in self.state.projects.items()}
         found = {"runs": runs, "projects": projects, "requests": self.requests, "unknown": self.state.unknown}
         found["views"] = ["/".join([*place, *map(str, view.values())]) for place, view in self.state.views.items()]
-        found["log"] = self.log
+        found |= {"log": self.log, "files": self.state.files, "sweeps": self.state.sweeps}
         return web.json_response(found)
 
     async def control(self, request: web.Request) -> web.Response:
@@ -72,6 +73,7 @@ class Server:
         self.fault = Fault(**await request.json())
         self.hits = 0
         self.state.missing = self.fault.missing
+        self.state.read_only = list(self.fault.read_only)
         self.state.shuffle = None if self.fault.shuffle is None else random.Random(self.fault.shuffle)
         self.recovered.set()
         self.recovered = asyncio.Event()
@@ -120,11 +122,12 @@ class Server:
         return web.json_response({}, status=404)
 
     async def storage(self, request: web.Request) -> web.Response:
-        await request.read()
+        self.state.files[request.match_info["tail"]] = len(await request.read())
         return web.Response()
 
     async def graphql(self, request: web.Request) -> web.Response:
         body = json.loads(await _plain(request))
+        self.state.origin = str(request.url.origin())
         try:
             return web.json_response(self.state.answer(body["query"], body.get("variables") or {}))
         except SpentError as error:

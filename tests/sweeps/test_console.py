@@ -8,7 +8,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from polysweep.sweeps.console import PrintableFormatter, label, print_cells
+from polysweep.sweeps.console import PrintableFormatter, bar, label, print_cells
 from polysweep.trainer.text import brief, one_line, printable, shortened
 from tests.support.texts import HOSTILE
 
@@ -66,3 +66,9 @@ def test_markup_in_a_value_is_shown_as_it_is() -> None:
 def test_log_lines_steer_no_terminal() -> None:
     line = PrintableFormatter().format(logging.makeLogRecord({"msg": "failed: %s", "args": ("\x1b[2J",)}))
     assert line == r"failed: \x1b[2J"
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with bar("histories") as progress:
+        progress(1, 2)
+    assert capsys.readouterr() == ("", "")

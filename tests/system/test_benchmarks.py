@@ -94,3 +94,27 @@ def test_the_benchmark_of_the_store_counts_a_save_and_a_heartbeat() -> None:
         for first in (0, 6)
         for less, more in zip(calls[first : first + 3], calls[first + 3 : first + 6], strict=True)
     )
+
+
+@pytest.mark.long
+def test_the_benchmark_of_a_thousand_workers_runs_in_small_and_names_the_first_limit() -> None:
+    """On both kinds of Store; what is sustained is the benchmark's to say, and that workers start side by side."""
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "scale.py", "--workers", "2", "4", "--trials", "400",
+         "--seconds", "0.6"],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    for workers in (2, 4):
+        assert f"first limit at {workers} workers: " in answer.stdout
+        assert f"Tune: {workers} start at one time" in answer.stdout
+    for line in (
+        "reports",
+        "local: saved rows",
+        "s3: saved rows",
+        "s3: PUTs",
+        "s3: status --watch",
+        "offline W&B runs",
+    ):
+        assert answer.stdout.count(f"│ {line}") == 2, line
+    assert "plan of 400 trials, 50 stacks" in answer.stdout and "the moto server itself used" in answer.stdout

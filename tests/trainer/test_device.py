@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from polysweep.trainer import device
 from polysweep.trainer.device import check_device, check_precision
 from polysweep.trainer.errors import ConfigError, UserError
 
@@ -24,6 +26,30 @@ def test_a_device_without_the_precision_is_refused(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_device_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UserError, match=r"--device: 'gpu' is not on this machine; expected one of cpu"):
         check_device("gpu")
+
+
+@pytest.mark.parametrize(
+    ("version", "has_driver", "reason"),
+    [
+        ("2.13.0+cpu", True, "torch 2.13.0+cpu is a build without CUDA; expected a CUDA build"),
+        ("2.14.1", False, "libcuda.so.1, the library of NVIDIA's driver, is not found; a container needs --gpus all"),
+        ("2.14.1+cu130", True, ""),
+        ("2.14.1+rocm7.1", False, ""),
+    ],
+)
+def test_what_a_gpu_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, version: str, has_driver: bool, reason: str
+) -> None:
+    def load(name: str) -> None:
+        if not has_driver:
+            raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(device.metadata, "version", lambda _: version)
+    monkeypatch.setattr(device.ctypes, "CDLL", load)
+    assert device.missing_cuda().startswith(reason) and bool(device.missing_cuda()) == bool(reason)
+    if reason:
+        with pytest.raises(UserError, match=rf"--device: 'cuda:1' is not on this machine: {re.escape(reason)}"):
+            check_device("cuda:1")
 
 
 FAULTS = """

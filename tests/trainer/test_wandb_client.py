@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from polysweep.trainer import wandb_client
+from polysweep.trainer.errors import UserError
 from polysweep.trainer.wandb_runs import Online
 from tests.support.loopback_wandb import Wandb
 from tests.support.wandb_runs import CONFIG, HISTORY, described
@@ -59,3 +60,17 @@ def test_a_process_that_only_asked_ends_in_bounded_time_too(wandb_server: Wandb)
     pid, _, said = done.stdout.partition(" ")
     assert said.startswith("the W&B server cannot be used") and done.stderr == ""
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_inside_an_agent_of_w_and_b_no_run_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The client would give it another id: this is what it does, and what is said instead."""
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    with pytest.raises(UserError, match=r"^WANDB_SWEEP_ID: set, as by a W&B agent; .*--wandb-sweep registers"):
+        wandb_client.open_run(described(), "offline", tmp_path)
+    code = (
+        "import wandb\n"
+        "run = wandb.init(project='p', id='0123456789abcdef', mode='offline', settings=wandb.Settings(silent=True))\n"
+        "print(run.id)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() != "0123456789abcdef"

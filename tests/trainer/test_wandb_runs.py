@@ -90,6 +90,10 @@ def test_the_mode_is_what_was_asked_for_or_follows_the_login(monkeypatch: pytest
     assert resolve_mode(None) == "online"
     with pytest.raises(UserError, match="--wandb: unknown mode 'onlin'; expected one of online, offline, disabled"):
         resolve_mode("onlin")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    assert resolve_mode("disabled") == "disabled"
+    with pytest.raises(UserError, match=r"^WANDB_SWEEP_ID: set, as by a W&B agent"):
+        resolve_mode(None)
 
 
 def test_an_online_run_is_complete_with_each_epoch_once(wandb_server: Wandb) -> None:

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import sys
 import tarfile
 import tempfile
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from polysweep.trainer.components.component import load
 from polysweep.trainer.errors import DataError
+from polysweep.trainer.tasks.cifar_files import CifarFiles, all_files, download, extract, md5_of, read_batches
 
 if TYPE_CHECKING:
     from polysweep.trainer.tasks.classification import Classification
@@ -34,7 +34,6 @@ UNUSABLE: Final = (OSError, ValueError, EOFError, KeyError, TypeError)
 PATIENCE_SECONDS: Final = 5.0
 ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 LOCK_SECONDS: Final = 1800.0  # a slow download is waited for
-NETWORK_SECONDS: Final = 30.0  # without a byte: no network
 MEAN: Final = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD: Final = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 """Per channel, of pixels in [0, 1]: the constants of DeVries and Taylor 2017, for both data sets."""
@@ -44,7 +43,7 @@ STD: Final = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 class Cifar:
     """A data set of the CIFAR format; calling it builds the task.
 
-    `dataset` is the import path of the torchvision class, which knows files, checksums and address.
+    `dataset` is the import path of a class with files, checksums and address: `CifarFiles`.
     """
 
     name: str
@@ -125,18 +124,17 @@ class Cifar:
             raise DataError(f"{self.name}: cannot be decoded from {data} to {cache}: {error}") from None
 
     def _decode(self, data: Path, cache: Path) -> None:
-        dataset: Any = load(self.dataset)
-        root = self._extracted(dataset, [data, cache.parent])
-        files = [*dataset.train_list, *dataset.test_list, (dataset.meta["filename"], dataset.meta["md5"])]
-        for name, md5 in files:
-            remedy = f"delete {root / dataset.base_folder} and extract {dataset.filename} again, or fetch {dataset.url}"
-            _check(root / dataset.base_folder / name, md5, remedy)
+        dataset: CifarFiles = load(self.dataset)
+        source = self._extracted(dataset, [data, cache.parent]) / dataset.base_folder
+        for name, md5 in all_files(dataset):
+            remedy = f"delete {source} and extract {dataset.filename} again, or fetch {dataset.url}"
+            _check(source / name, md5, remedy)
         folder = Path(tempfile.mkdtemp(dir=cache.parent, prefix=f".{self.name}-"))
         try:
-            for split in ("train", "test"):
-                images = dataset(root=str(root), train=split == "train")
-                _save(folder / f"{split}_images.npy", images.data)
-                _save(folder / f"{split}_labels.npy", np.asarray(images.targets, dtype=np.int64))
+            for split, files in (("train", dataset.train_list), ("test", dataset.test_list)):
+                images, labels = read_batches(source / name for name, _ in files)
+                _save(folder / f"{split}_images.npy", images)
+                _save(folder / f"{split}_labels.npy", labels)
             sums = {name: zlib.crc32(np.load(folder / f"{name}.npy").data) for name in ARRAYS}
             (folder / CHECKSUMS).write_text(json.dumps(sums))
             folder.chmod(0o755)  # others may share the data folder
@@ -148,7 +146,7 @@ class Cifar:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _extracted(self, dataset: Any, roots: Sequence[Path]) -> Path:
+    def _extracted(self, dataset: CifarFiles, roots: Sequence[Path]) -> Path:
         """The root that has the extracted files; if neither has, the last one gets them from the archive.
 
         The first root is the data folder, the last one can be written. Without an archive in either it is downloaded.
@@ -164,31 +162,24 @@ class Cifar:
         self._extract(dataset, archive, roots[-1])
         return roots[-1]
 
-    def _download(self, dataset: Any, archive: Path, data: Path) -> None:
-        from torchvision.datasets.utils import download_url
-
-        before = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(NETWORK_SECONDS)
+    def _download(self, dataset: CifarFiles, archive: Path, data: Path) -> None:
+        print(f"{self.name}: fetching {dataset.url}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{self.name}-") as folder:
-                download_url(dataset.url, folder, dataset.filename, dataset.tgz_md5)
+                download(dataset, Path(folder, dataset.filename))
                 Path(folder, dataset.filename).rename(archive)
-        except (OSError, RuntimeError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise DataError(
                 f"{self.name}: neither {dataset.base_folder}/ nor {dataset.filename} is in {data}, and {dataset.url} "
                 f"cannot be fetched ({reason}). Put that file there, or name the folder that has it with --data-dir, "
                 "POLYSWEEP_DATA or launch.data_dir"
             ) from None
-        finally:
-            socket.setdefaulttimeout(before)
 
-    def _extract(self, dataset: Any, archive: Path, root: Path) -> None:
-        from torchvision.datasets.utils import extract_archive
-
-        with tempfile.TemporaryDirectory(dir=root, prefix=f".{self.name}-") as extracted:
-            extract_archive(str(archive), extracted)
-            Path(extracted, dataset.base_folder).rename(root / dataset.base_folder)
+    def _extract(self, dataset: CifarFiles, archive: Path, root: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=root, prefix=f".{self.name}-") as temporary:
+            extract(dataset, archive, Path(temporary, dataset.base_folder))
+            Path(temporary, dataset.base_folder).rename(root / dataset.base_folder)
 
 
 def _map(cache: Path) -> list[NDArray[Any]]:
@@ -214,8 +205,7 @@ def _save(path: Path, array: NDArray[Any]) -> None:
 def _check(path: Path, md5: str, remedy: str) -> None:
     """Raise `DataError` where the file is missing or its MD5 is another."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        digest = md5_of(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from None
     if digest != md5:
@@ -241,5 +231,5 @@ def _folder(path: Path) -> Path:
     return path
 
 
-CIFAR10: Final = Cifar("cifar10", "torchvision.datasets:CIFAR10", classes=10, cutout=16)
-CIFAR100: Final = Cifar("cifar100", "torchvision.datasets:CIFAR100", classes=100, cutout=8)
+CIFAR10: Final = Cifar("cifar10", "polysweep.trainer.tasks.cifar_files:Cifar10Files", classes=10, cutout=16)
+CIFAR100: Final = Cifar("cifar100", "polysweep.trainer.tasks.cifar_files:Cifar100Files", classes=100, cutout=8)

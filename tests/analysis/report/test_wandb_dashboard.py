@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import wandb_workspaces.workspaces as ws
 
-from polysweep.analysis.report.wandb_dashboard import definition, save, view_id, workspace
+from polysweep.analysis.report.wandb_dashboard import definition, save, workspace
+from polysweep.analysis.report.wandb_panels import fixed_id
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
 from tests.support.loopback_wandb import Wandb
@@ -59,7 +60,7 @@ def test_the_same_sweep_is_the_same_definition(tmp_path: Path) -> None:
     pulled = sweep(tmp_path, by_lr)
     first, second = (definition(workspace(pulled, "lab", "p")) for _ in range(2))
     runs = [one["spec"]["section"].pop("runSets") for one in (first, second)]
-    assert first == second and first["name"] == f"nw-{view_id('made')}-v" and len(view_id("made")) == 11
+    assert first == second and first["name"] == f"nw-{fixed_id('dashboard', 'made')}-v"
     assert runs[0][0]["filters"] == runs[1][0]["filters"]
 
 
@@ -70,7 +71,7 @@ def test_a_view_is_created_once_and_then_brought_up_to_date(
     pulled = sweep(tmp_path, by_lr)
     wandb_server.load("p", as_runs(Store(str(tmp_path)), "made"))
     address, is_new = save(pulled)
-    assert is_new and address.endswith(f"/lab/p?nw={view_id('made')}")
+    assert is_new and address.endswith(f"/lab/p?nw={fixed_id('dashboard', 'made')}")
     assert save(pulled) == (address, False)
     views = wandb_server.dump()["views"]
     assert len(views) == 1 and views[0].endswith("/2"), "one view, saved twice"

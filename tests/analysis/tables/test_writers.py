@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.writers import latex_escaped
+from polysweep.analysis.tables.writers import Entry, Table, latex_escaped, markdown, markdown_page
 from tests.support.made import by_lr, sweep
 
 
@@ -37,3 +38,10 @@ def test_hostile_names_stay_text_in_latex(tmp_path: Path) -> None:
     pulled = sweep(tmp_path, by_lr, name="a_b-50.x")
     text = render(select(pulled), "latex")
     assert r"a\_b-50.x" in text and not re.search(r"(?<!\\)_(?!\{)", text.split(r"\label")[0].split("%")[0])
+
+
+def test_on_a_page_the_notes_are_a_list() -> None:
+    """A page sets lines below each other as one paragraph; lists stay as they are, one in the other too."""
+    table = Table(["rho", "polyak"], [["0.1", Entry("1.0")]], 1, notes=["best:", "  rho 0.1: a"])
+    assert markdown_page(table).split("\n\n") == [markdown(replace(table, notes=())), "- best:\n  - rho 0.1: a"]
+    assert markdown_page(replace(table, notes=())) == markdown(replace(table, notes=()))

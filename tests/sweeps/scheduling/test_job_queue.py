@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from polysweep.sweeps.job import Calibration, CalibrationJob, RowProgress
+from polysweep.sweeps.scheduling import curves
 from polysweep.sweeps.scheduling import job_queue as decisions
 from polysweep.sweeps.scheduling.job_queue import WAIT, JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -52,6 +53,27 @@ def test_hyperband_goes_by_the_value_at_the_rung_or_if_it_is_not_strict_by_the_b
         for epoch, value in enumerate(values, 1):
             stopped += queue.update([RowProgress(trial.trial_id, epoch, "running", {"test/top1": value})])
     assert stopped == [spec.trials[2].trial_id] * is_stopped
+
+
+def test_a_rung_costs_one_mean_and_no_read_however_many_points_there_are(
+    tmp_path: Path, spec_file: SpecFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the curve of the judged point has changed; of the trials, none is run by another launch."""
+    metric, early = {"name": "test/top1", "goal": "maximize"}, {"type": "hyperband", "min_iter": 1}
+    spec = SweepSpec.load(spec_file(seeds=list(range(40)), tuned=[], metric=metric, early_terminate=early))
+    points = [[trial for trial in spec.trials if trial.point == point] for point in {t.point: 0 for t in spec.trials}]
+    assert len(points) == 6
+    queue = JobQueue(spec, Store(str(tmp_path / "store")), "")
+    queue.begin(queue.states())
+    means, reads = list[int](), list[str]()
+    mean_curve = curves.mean_curve
+    monkeypatch.setattr(curves, "mean_curve", lambda of: means.append(len(of)) or mean_curve(of))
+    monkeypatch.setattr(queue._store, "history", lambda trial_id: reads.append(trial_id) or [])
+    for number, members in enumerate(points):
+        means.clear()
+        queue.update([RowProgress(trial.trial_id, 1, "running", {"test/top1": number / 10}) for trial in members])
+        assert means == [40] * (6 if number == 0 else 1)
+    assert not reads
 
 
 def test_a_waiting_launch_reads_only_what_can_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

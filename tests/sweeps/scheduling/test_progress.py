@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from polysweep.sweeps.console import label
 from polysweep.sweeps.scheduling import progress as module
 from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.store.states import TrialState
@@ -52,6 +53,23 @@ def test_a_plain_line_names_the_running_cells_and_comes_also_where_nothing_happe
     first, second = out.getvalue().splitlines()
     assert first == "file: 0/18 trials, 0 %, ETA 0:05:50, running rho=0.1 scheduler=constant"
     assert second == "file: 0/18 trials, 0 %, ETA 0:11:40, running rho=0.1 scheduler=constant", "in a long epoch too"
+
+
+def test_a_report_costs_the_same_however_many_trials_are_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell is put into words where a trial begins and where it ends, not in every report."""
+    spec = parse(GOOD.replace("seeds: 3", "seeds: 100"))
+    labelled: list[object] = []
+    monkeypatch.setattr(module, "label", lambda cell: labelled.append(cell) or label(cell))
+    with Progress(spec, {}, Console(file=io.StringIO())) as progress:
+        progress.update([RowProgress(trial.trial_id, 1, "running", {}) for trial in spec.trials])
+        assert len(labelled) == len(spec.trials) == 600
+        for _ in range(10):
+            progress.update([RowProgress(spec.trials[0].trial_id, 1, "running", {})])
+        assert len(labelled) == 600
+        first_two = "rho=0.1 scheduler=constant; rho=0.2 scheduler=constant"
+        assert progress._note() == f"running {first_two} and 2 more cells"
+        progress.update([RowProgress(trial.trial_id, 2, "finished", {}) for trial in spec.trials])
+        assert len(labelled) == 1200 and progress._note() == ""
 
 
 class Flushed(io.StringIO):

@@ -6,10 +6,14 @@ import io
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray import tune
 from ray.exceptions import OutOfMemoryError
+from ray.tune.execution.tune_controller import _get_max_pending_trials
+from ray.tune.search.search_generator import SearchGenerator
 from rich.console import Console
 
 from polysweep.sweeps.job import Job, LaunchOptions
@@ -67,3 +71,29 @@ def test_rounds_that_change_nothing_end_with_the_error_of_their_jobs(rounds: Rou
     rounds._errors, rounds._fruitless = [OutOfMemoryError("used 5GB used / 6GB limit")], len(MEMORY_SECONDS)
     with pytest.raises(UserError, match=r"and Ray ends every worker there: free some, or lower launch\.concurrency"):
         rounds._is_worth_a_round(rounds._queue.states())
+
+
+@pytest.mark.parametrize(("target", "most"), [(None, 64), (0.9, 1)])
+def test_many_workers_start_at_once_unless_a_target_may_end_the_sweep(
+    target: float | None, most: int, spec_file: Callable[..., Path], rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what Tune itself makes of it: how many jobs it keeps waiting for a worker."""
+    metric = {"name": "test/top1", "goal": "maximize"} | ({} if target is None else {"target": target})
+    rounds._queue._adopt(SweepSpec.load(spec_file("other.yaml", **SMALL, metric=metric)))
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "auto")
+    monkeypatch.setattr(rounds, "_slots", lambda: 1000)
+    waiting: list[int] = []
+    settings: dict[str, Any] = {}
+
+    class Tuner:
+        def __init__(self, *_: Any, param_space: dict[str, Any], tune_config: Any, **__: Any) -> None:
+            settings.update(param_space)
+            waiting.append(_get_max_pending_trials(SearchGenerator(tune_config.search_alg)))
+
+        def fit(self) -> Any:
+            return SimpleNamespace(errors=[])
+
+    monkeypatch.setattr(tune, "Tuner", Tuner)
+    rounds._fit()
+    assert waiting == [most]
+    assert settings["report_seconds"] == 10.0, "100 reports a second of all 1,000 together"

@@ -79,3 +79,9 @@ def test_what_is_plain_is_not_remarked_on(entry: str) -> None:
 
 def test_many_values_are_compared_in_no_time() -> None:
     assert len(remarks(f"{{values: {[0.5, *range(1, 20_000), 0.5]}}}")) == 1
+
+
+@pytest.mark.parametrize(("gpus", "count"), [("2", 1), ("1", 0), ("0.5", 0), ("auto", 0)])
+def test_more_gpus_than_a_stack_uses_get_a_line(gpus: str, count: int) -> None:
+    texts = [text for text in remarks_on_spec(parse(GOOD + f"launch: {{gpus: {gpus}}}\n")) if "launch.gpus" in text]
+    assert texts == ["launch.gpus: 2: a stack is trained on one GPU, the others of its stack idle"] * count

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from polysweep.sweeps.store.files import NotOursError, StoreError, UnreadableError
+from polysweep.sweeps.store.local_files import check_mounted, users_apart
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.worker.stack_run import StackRun
 from tests.support.claimed import ID, RECORD, contents, job, write_all
 from tests.support.inprocess import polysweep
-from tests.support.made import by_lr, sweep
+from tests.support.made import SPEC, by_lr, sweep
 
 
 def _fifo(path: Path) -> None:
@@ -153,3 +154,51 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         store.files.write("a/b", b"new")
     assert store.files.read("a/b") == b"old"
     assert store.files.names("a") == ["b"]
+
+
+@pytest.fixture
+def in_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "image.json").write_text("{}")
+    monkeypatch.setenv("POLYSWEEP_IMAGE_INFO", str(tmp_path / "image.json"))
+
+
+@pytest.mark.parametrize("command", [("launch", "spec.yaml"), ("sync", "made")])
+def test_in_an_image_a_store_that_is_no_mount_is_refused(
+    tmp_path: Path, in_an_image: None, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(json.dumps(SPEC))
+    code, _, err = polysweep(*command, "--store", tmp_path / "store")
+    assert code == 2 and len(err.splitlines()) == 1, err
+    assert f"store '{tmp_path}/store' is a folder of the container and would be lost with it" in err
+    assert not (tmp_path / "store").exists()
+
+
+def test_in_an_image_what_is_mounted_there_or_above_is_a_store(tmp_path: Path, in_an_image: None) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("overlay / overlay rw 0 0\nproc /proc proc rw 0 0\n/dev/vda /my\\040store ext4 rw 0 0\n")
+    check_mounted("/my store", mounts)
+    check_mounted("/my store/a/b", mounts)
+    for root in ("/my", "/store", "/my store2"):
+        with pytest.raises(StoreError, match="is a folder of the container"):
+            check_mounted(root, mounts)
+
+
+def test_a_store_of_another_user_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write anywhere, so writing fails in its place."""
+    store = Store(str(tmp_path / "store"))
+    assert users_apart(store.root) == ""
+    tmp_path.chmod(0o750)
+
+    def refuse(*arguments: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(store.files, "_write", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreError) as raised:
+        store.check_writable()
+    user, group = os.geteuid(), os.getegid()
+    assert str(raised.value).endswith(
+        f"Permission denied; this process is user {user} of group {group}, {tmp_path} belongs to user {user} of group "
+        f"{group} (mode 750)"
+    )
