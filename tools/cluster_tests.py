@@ -80,8 +80,8 @@ def run(name: str, folder: Path) -> dict[str, int]:
     return counts(report)
 
 
-def line(name: str, found: dict[str, int], seconds: float) -> str:
-    numbers = ", ".join(f"{number} {what}" for what, number in found.items() if number or what != "skipped")
+def line(name: str, result: dict[str, int], seconds: float) -> str:
+    numbers = ", ".join(f"{number} {what}" for what, number in result.items() if number or what != "skipped")
     return f"{name + ':':12} {numbers} in {seconds:.0f} s"
 
 
