@@ -137,7 +137,7 @@ def needed_of(place: str, workers: int, options: argparse.Namespace) -> dict[str
     return {
         "heartbeats": workers / HEARTBEAT_SECONDS,
         "looks for a stop": workers / poll,
-        "saved rows": rows / max(options.epoch_seconds, 1.0),  # launch.checkpoint_seconds
+        "saved rows": rows / max(options.epoch_seconds, options.checkpoint_seconds),
         "trials": rows / (options.epochs * options.epoch_seconds),
     }
 
@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=8, help="trials in a stack")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--epoch-seconds", type=float, default=5.0)
+    parser.add_argument("--checkpoint-seconds", type=float, default=1.0, help="launch.checkpoint_seconds")
     parser.add_argument("--start-seconds", type=float, default=3.0, help="a worker's process and its imports")
     parser.add_argument("--folder", help="on whose file system the local Store is; a temporary one if absent")
     options = parser.parse_args()
