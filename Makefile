@@ -4,7 +4,7 @@ BIN := .venv/bin
 STORE ?= polysweep-store
 SPEC := sweeps/specs/quickstart.yaml
 
-.PHONY: quickstart theory test units-and-system test-all coverage check bench gpu-check architecture pictures schema release-store clean
+.PHONY: quickstart theory test units-and-system test-all test-cluster coverage check bench gpu-check architecture pictures schema release-store clean
 .DELETE_ON_ERROR:
 
 .venv/installed: pyproject.toml
@@ -60,6 +60,9 @@ units-and-system: .venv/installed-dev
 
 test-all: check
 	$(BIN)/python $(PYTEST) -m 'long or not long'
+
+test-cluster: .venv/installed-dev  ## clusters, images, compose, Slurm; as root; GROUPS='slurm compose' runs these alone
+	$(BIN)/python tools/cluster_tests.py $(GROUPS)
 
 coverage: .venv/installed-dev  ## lines and branches of all processes that the tests start, those on clusters too, by package
 	$(BIN)/python -m coverage erase

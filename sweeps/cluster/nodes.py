@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,20 +45,8 @@ def check_nodes(store: Store, wandb: Mode, folder: str = "", *, gpus: bool = Fal
                 answer = ray.get(reference, timeout=HELLO_SECONDS)
             except Exception as error:
                 raise UserError(f"the node {node} cannot run polysweep: {last_line(error)}") from None
-            if answer["version"] != THIS_VERSION:
-                here, there = version_text(THIS_VERSION), version_text(answer["version"])
-                raise UserError(f"the worker on node {node} runs {there}, the driver {here}: install the same on both")
-            if not answer["store"]:
-                raise UserError(
-                    f"the node {node} does not see the Store {store.root}: use a file system that all nodes share, or s3://"
-                )
-            if wandb == "online" and not answer["key"]:
-                raise UserError(
-                    f"the node {node} has no W&B login: set WANDB_API_KEY in the environment of its Ray, "
-                    "or use --wandb offline"
-                )
-            if gpus and answer["cuda"] and node in with_gpu:
-                raise UserError(f"the node {node} has a GPU that torch cannot use: {answer['cuda']}")
+            if problem := _problem(answer, store, wandb, gpus and node in with_gpu):
+                raise UserError(f"the node {node} {problem}")
             if not answer["folder"]:
                 lacking.append(node)
         if lacking:
@@ -70,17 +58,40 @@ def check_nodes(store: Store, wandb: Mode, folder: str = "", *, gpus: bool = Fal
         store.files.remove(probe)
 
 
+def _problem(answer: Mapping[str, Any], store: Store, wandb: Mode, needs_gpu: bool) -> str:
+    """Why a node that answers so cannot take part; empty if it can."""
+    if answer["version"] != THIS_VERSION:
+        here, there = version_text(THIS_VERSION), version_text(answer["version"])
+        return f"runs {there}, the driver {here}: install the same on both"
+    if not answer["store"]:
+        return f"does not see the Store {store.root}: use a file system that all nodes share, or s3://"
+    if answer["store_error"]:
+        return f"cannot use the Store: {answer['store_error']}"
+    if wandb == "online" and not answer["key"]:
+        return "has no W&B login: set WANDB_API_KEY in the environment of its Ray, or use --wandb offline"
+    return f"has a GPU that torch cannot use: {answer['cuda']}" if needs_gpu and answer["cuda"] else ""
+
+
 def _hello(root: str, probe: str, folder: str) -> Callable[[], dict[str, Any]]:
     """What a node answers. A function inside a function travels whole: the node's package may be another version."""
 
     def hello() -> dict[str, Any]:
         from polysweep.sweeps.store.provenance import THIS_VERSION
         from polysweep.trainer import device
+        from polysweep.trainer.errors import UserError
         from polysweep.trainer.wandb_runs import logged_in
 
+        store, has_probe, store_error = Store(root), True, ""
+        try:
+            has_probe = store.files.exists(probe)
+            if has_probe:  # else a Store would be made there
+                store.check_writable()
+        except UserError as error:
+            store_error = str(error)
         return {
             "version": dict(THIS_VERSION),
-            "store": Store(root).files.exists(probe),
+            "store": has_probe,
+            "store_error": store_error,
             "key": logged_in(),
             "cuda": getattr(device, "missing_cuda", str)(),  # which an older package lacks
             "folder": not folder or Path(folder).is_dir(),

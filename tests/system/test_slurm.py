@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SCRIPT = ROOT / "docker/slurm.sh"
-PATIENCE = 400.0  # seconds, on a busy machine
+PATIENCE = 900.0  # seconds, on a busy machine
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def assert_nothing_is_left(folder: Path) -> None:
 @pytest.mark.long
 def test_a_requeued_job_continues_what_is_left_and_runs_nothing_twice(slurm: Slurm, launch_here: Run) -> None:
     """Slurm sends SIGTERM to all that belongs to the job; a minute later nobody holds its trials any more."""
-    spec, store = spec_of(slurm.folder, "small", 12), slurm.folder / "store-small"
+    spec, store = spec_of(slurm.folder, "small", 6), slurm.folder / "store-small"
     job = submit(slurm, "small", "--cpus-per-task=1", "--gpus-per-node=1")
-    wait_for(lambda: epochs_of(store) >= 4, PATIENCE)
+    wait_for(lambda: epochs_of(store) >= 2, PATIENCE)
     token = slurm.folder / f".polysweep-{job}/token"
     assert (token.stat().st_mode & 0o777, token.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     slurm.run("scontrol", "requeue", job)
     wait_for(lambda: slurm.job(job)["JobState"] == "PENDING", PATIENCE)
     assert_nothing_is_left(slurm.folder)
     before = {trial_id: record["epoch"] for trial_id, record in records(store).items()}
-    assert sum(before.values()) < 6 * 12
+    assert sum(before.values()) < 6 * 6
     slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # else Slurm waits for two minutes
 
     ended = wait_over(slurm, job)
@@ -87,7 +87,8 @@ def test_a_requeued_job_continues_what_is_left_and_runs_nothing_twice(slurm: Slu
     for trial_id, record in records(store).items():
         starts = [session["from_epoch"] for session in record["sessions"]]
         assert record["outcome"] == "finished"
-        assert starts == ([0] if before.get(trial_id, 0) in (0, 12) else [0, before[trial_id]]), "no epoch twice"
+        stored = before.get(trial_id, 0)
+        assert starts[-1] == (0 if stored == 6 else stored) and set(starts) <= {0, stored}, "no epoch twice"
     assert_nothing_is_left(slurm.folder)
     assert launch_here(spec, "--store", slurm.folder / "undisturbed").returncode == 0
     assert histories(store) == histories(slurm.folder / "undisturbed")
@@ -98,7 +99,7 @@ def test_before_its_time_is_up_a_job_stops_in_order_and_requeues_itself(slurm: S
     spec_of(slurm.folder, "small", 30)
     store = slurm.folder / "store-small"
     job = submit(slurm, "small", "--cpus-per-task=2")
-    wait_for(lambda: epochs_of(store) >= 4, PATIENCE)
+    wait_for(lambda: epochs_of(store) >= 2, PATIENCE)
     slurm.run("scancel", "--batch", "--signal=USR1", job)  # as --signal=B:USR1@120 does
     wait_for(lambda: slurm.job(job)["JobState"] == "PENDING", PATIENCE)
     out = (slurm.folder / "small.out").read_text()

@@ -10,20 +10,43 @@ from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.cluster.nodes import _hello
+from polysweep.sweeps.cluster.nodes import _hello, _problem
+from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.provenance import THIS_VERSION
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.device import missing_cuda
 from tests.support.processes import own_network
 
 
 def test_a_node_answers_its_version_the_store_and_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(str(tmp_path)).files.write(".probe-1", b"")
     assert _hello(str(tmp_path), ".probe-1", "")() == {
-        "version": THIS_VERSION, "store": True, "key": False, "folder": True,
+        "version": THIS_VERSION, "store": True, "store_error": "", "key": False, "cuda": missing_cuda(), "folder": True,
     }  # fmt: skip
     assert not _hello(str(tmp_path), ".probe-2", "")()["store"], "another Store of that path"
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     assert _hello(str(tmp_path), ".probe-1", "")()["key"]
+
+
+def test_a_node_that_cannot_write_or_reach_the_store_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    store.files.write(".probe-1", b"")
+
+    def full(*_: object) -> None:
+        raise StoreError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.files), "write", full)
+        answer = _hello(store.root, ".probe-1", "")()
+    assert answer["store"] and "No space left on device" in answer["store_error"]
+    assert _problem(answer, store, "offline", False).startswith("cannot use the Store: store '")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.files), "exists", full)
+        assert _hello(store.root, ".probe-1", "")()["store_error"] == "No space left on device"
+    elsewhere = tmp_path / "elsewhere"
+    answer = _hello(str(elsewhere), ".probe-1", "")()
+    assert "does not see the Store" in _problem(answer, store, "offline", False)
+    assert not elsewhere.exists(), "a node that does not see the Store makes none"
 
 
 def test_a_node_answers_whether_it_has_the_working_directory(tmp_path: Path) -> None:
@@ -67,5 +90,5 @@ def test_every_node_of_a_ray_is_asked_before_a_launch(tmp_path: Path) -> None:
     fitting, without_login, older, left = done.stdout.splitlines()[-4:]
     assert fitting == "None"
     assert without_login.startswith("the node 127.0.0.1 has no W&B login: set WANDB_API_KEY")
-    assert re.match(r"the worker on node 127\.0\.0\.1 runs .*, the driver .*0\.0\.0.*: install the same on both", older)
+    assert re.match(r"the node 127\.0\.0\.1 runs .*, the driver .*0\.0\.0.*: install the same on both", older)
     assert left.endswith(" []"), "no probe stays"
