@@ -29,15 +29,15 @@ def ray_start(processes: Path = Path("/proc")) -> list[str] | None:
     return None
 
 
-def node(arguments: Sequence[str]) -> tuple[str, str, int]:
-    """Head or worker, and the address that says how it is, by the arguments of `ray start`."""
+def node(arguments: Sequence[str], kind: str | None = None) -> tuple[str, str, int]:
+    """Head or worker, and the address that tells how it is, by `kind` and the arguments of `ray start`."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--head", action="store_true")
     parser.add_argument("--dashboard-host", default="127.0.0.1")
     parser.add_argument("--dashboard-port", type=int, default=8265)
     parser.add_argument("--dashboard-agent-listen-port", type=int, default=52365)
     options, _ = parser.parse_known_args(arguments)
-    if options.head:
+    if kind == "head" or (kind is None and options.head):
         return "head", options.dashboard_host, options.dashboard_port
     return "worker", "127.0.0.1", options.dashboard_agent_listen_port
 
@@ -61,7 +61,7 @@ def main() -> None:
     kind = parser.parse_args().kind
     arguments = ray_start()
     if arguments is not None or kind is not None:
-        check(*node([*(arguments or []), *(["--head"] if kind == "head" else [])]))
+        check(*node(arguments or [], kind))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,8 +75,9 @@ def fetch_wheels(folder: Path, target: str) -> None:
 
 def build_base(storage: list[str], folder: Path) -> str:
     """A bare Debian with Python, made from packages."""
-    call("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm",
-         folder / "base.tar")  # fmt: skip
+    excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man")]
+    call("mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", *excluded,
+         "bookworm", folder / "base.tar")  # fmt: skip
     container = call("buildah", *storage, "from", "scratch").stdout.strip()
     call("buildah", *storage, "add", "--quiet", container, folder / "base.tar")
     call("buildah", *storage, "commit", "--quiet", "--rm", container, "localhost/base:bookworm")
@@ -89,7 +92,8 @@ def build(
     commit = call("git", "rev-parse", "HEAD").stdout.strip()
     dirty = "true" if call("git", "status", "--porcelain").stdout else "false"
     return call(
-        "buildah", *storage, "bud", "--isolation=chroot", "--network=host", "--format=docker", f"--target={target}",
+        "buildah", *storage, "bud", "--isolation=chroot", "--network=host", "--format=docker", "--layers",
+        f"--timestamp={call('git', 'log', '-1', '--format=%ct').stdout.strip()}", f"--target={target}",
         *(f"--secret=id={name},src={path}" for name, path in secrets.items()), f"--build-arg=BASE_IMAGE={base}",
         f"--build-arg=COMMIT={commit}", f"--build-arg=DIRTY={dirty}", f"--tag={image_name(target)}", *options,
         f"--file={DOCKER / 'Dockerfile'}", ROOT,
@@ -116,11 +120,48 @@ def built_image(folder: Path, target: str = "cpu") -> Iterator[tuple[list[str], 
 
 
 def run_in(storage: list[str], image: str, *command: str, mounts: tuple[str, ...] = ()) -> str:
-    """Run as compose would: no capabilities, a read-only root; what it printed."""
-    done = call(
-        "podman", *storage, "run", "--rm", "--runtime=runc", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
-        "--network=none", "--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp:mode=1777,size=1g", "--shm-size=512m",
-        "--cap-drop=ALL", "--security-opt=no-new-privileges", *(f"--volume={mount}" for mount in mounts),
-        image, *command, timeout=300,
-    )  # fmt: skip
+    """What `try_in` printed; a failure fails the test."""
+    done = try_in(storage, image, *command, mounts=mounts)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
+
+
+def try_in(
+    storage: list[str], image: str, *command: str, mounts: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run as compose would: no capabilities, a read-only root."""
+    return call(
+        "podman", *storage, "run", "--rm", "--no-healthcheck", "--runtime=runc", "--ulimit=nofile=1024:1024",
+        "--ulimit=nproc=1024:1024", "--network=none", "--read-only", "--read-only-tmpfs=false",
+        "--tmpfs=/tmp:mode=1777,size=1g", "--shm-size=512m", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+        *(f"--volume={mount}" for mount in mounts), image, *command, timeout=900, check=False,
+    )  # fmt: skip
+
+
+def layers(storage: list[str], image: str) -> list[Path]:
+    """The folders of the image's layers, the last one first."""
+    driver = json.loads(call("podman", *storage, "inspect", image).stdout)[0]["GraphDriver"]["Data"]
+    return [Path(folder) for key in ("UpperDir", "LowerDir") for folder in driver.get(key, "").split(":") if folder]
+
+
+UNWANTED = {
+    "a compiler": r"(.*/)?bin/([\w]+-)*(gcc|g\+\+|cc|c\+\+|clang|tcc|ld|as|make|cmake|rustc|cargo|go|nvcc)(-[\d.]+)?",
+    "a cache": r"var/lib/apt/lists/.+_.+|var/cache/apt/.*\.(deb|bin)|tmp/.+|dist/.+|(.*/)?\.cache/.+",
+    "a credential": r"run/secrets/.+|(.*/)?([._]netrc|\.pypirc|\.npmrc|\.git-credentials|pip\.conf|id_(rsa|ed25519)|"
+    r"\.aws/.+|\.docker/config\.json|ray-token|auth_token)",
+}
+"""What no layer may have, by patterns of paths."""
+
+
+def unwanted(layer: Path) -> list[str]:
+    """The files of a layer that should not be in it: by their names, or because they are a private key."""
+    files = {
+        str(path.relative_to(layer)): path for path in layer.rglob("*") if path.is_file() and not path.is_symlink()
+    }
+    by_name = [f"{what}: {name}" for what, path in UNWANTED.items() for name in files if re.fullmatch(path, name)]
+    return by_name + [f"a private key: {name}" for name, path in files.items() if _is_private_key(path)]
+
+
+def _is_private_key(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"PRIVATE KEY-----" in file.read(40)

@@ -1,4 +1,4 @@
-"""The image of the target cpu, built without a hub, and a sweep in it. Takes minutes."""
+"""The image of the target cpu, built without a hub: what is in it, and the commands in it. Takes minutes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
-import shutil
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import polysweep
+from tests.support import mini_cifar
 from tests.support.docker import (
     DOCKER,
     USER,
@@ -27,11 +32,16 @@ from tests.support.docker import (
     fetch_wheels,
     image_name,
     image_storage,
+    layers,
     locked,
     need_tools,
     run_in,
-)  # fmt: skip
+    try_in,
+    unwanted,
+)
 from tests.support.results import records
+
+CPU = image_name("cpu")
 
 
 class PrivateIndex(SimpleHTTPRequestHandler):
@@ -77,46 +87,149 @@ def private_index(wheels: Path, folder: Path, password: str) -> Iterator[dict[st
             server.shutdown()
 
 
-@pytest.mark.long
-def test_an_image_is_built_without_a_hub_keeps_no_secret_and_runs_a_sweep(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Built:
+    """An image, with what its build was not to keep."""
+
+    storage: list[str]
+    folder: Path
+    password: str
+    secret: dict[str, Path]
+    output: str
+
+    def run(self, *command: str, mounts: tuple[str, ...] = ()) -> str:
+        return run_in(self.storage, CPU, *command, mounts=mounts)
+
+    def refused(self, *command: str, mounts: tuple[str, ...] = ()) -> str:
+        """The one line with which a command ends that the user has to change."""
+        done = try_in(self.storage, CPU, *command, mounts=mounts)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stdout + done.stderr
+        return done.stderr
+
+    def inspect(self) -> dict[str, Any]:
+        (image,) = json.loads(call("podman", *self.storage, "inspect", CPU).stdout)
+        return dict(image)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """The working tree's image, from an index that asks for a password."""
     need_tools()
+    folder = tmp_path_factory.mktemp("images")
+    password = secrets.token_hex(16)
+    fetch_wheels(folder / "wheels", "cpu")
+    with image_storage(folder) as storage, private_index(folder / "wheels", folder, password) as secret:
+        done = build(storage, build_base(storage, folder), "cpu", secret)
+        yield Built(storage, folder, password, secret, done.stdout + done.stderr)
+
+
+def a_store(folder: Path, owner: int = USER) -> tuple[str, ...]:
+    """The mount of a new Store."""
+    (folder / "store").mkdir()
+    os.chown(folder / "store", owner, owner)
+    return (f"{folder}/store:/store",)
+
+
+@pytest.mark.long
+def test_nothing_that_the_build_needed_is_kept(built: Built) -> None:
+    certificate = built.secret["ca"].read_text().splitlines()[1]
+    address = built.secret["pip_conf"].read_text().split("@")[-1].strip()
+    assert certificate in call("grep", "-rF", certificate, built.secret["ca"]).stdout  # the search itself works
+    patterns = ["-e", built.password, "-e", certificate, "-e", address]
+    search = call("grep", "-rlaF", *patterns, built.folder / "root", check=False)
+    assert (search.returncode, search.stdout) == (1, "")
+    assert built.password not in built.output
+    for layer in layers(built.storage, CPU):
+        assert unwanted(layer) == []
+    assert not re.search("://[^/]*@|token=|password", json.dumps(built.inspect()), re.IGNORECASE)
+
+
+@pytest.mark.long
+def test_the_image_says_what_it_is_and_is_below_its_limit(built: Built) -> None:
+    image = built.inspect()
+    labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image["Labels"].items()}
+    assert (labels["title"], labels["version"]) == ("polysweep", polysweep.__version__)
+    assert labels["revision"] == call("git", "rev-parse", "HEAD").stdout.strip()
+    assert image["Healthcheck"]["Test"] == [
+        "CMD",
+        "/opt/polysweep/healthy",
+    ]
+    assert image["Size"] < 1.5e9
+    assert built.run("/opt/polysweep/healthy") == ""
+    lock = (DOCKER / "requirements-cpu.txt").read_text()
+    assert built.run("cat", "/opt/polysweep/requirements.txt") == lock
+    assert built.run("id", "-u").strip() == str(USER)
+    assert built.run("ray", "--version").startswith("ray, version ")
+    refused = "import errno, sys\ntry: open('/work/x', 'w')\nexcept OSError as e: print(errno.errorcode[e.errno])"
+    assert built.run("python", "-c", refused).strip() == "EROFS"
+
+
+@pytest.mark.long
+def test_the_commands_run_in_it(built: Built, tmp_path: Path) -> None:
+    spec = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 1}
+    parameters = {name: {"value": value} for name, value in spec.items()} | {"rho": {"values": [0.1, 0.2]}}
+    (tmp_path / "spec.yaml").write_text(json.dumps({"name": "in-image", "parameters": parameters, "seeds": 1}))
+    mounts = (*a_store(tmp_path), f"{tmp_path}/spec.yaml:/work/spec.yaml:ro")
+    assert "in-image: 2 finished" in built.run("polysweep", "launch", "spec.yaml", "--wandb", "offline", mounts=mounts)
+    for command in (
+        "polysweep table in-image --rows rho", "polysweep status in-image",
+        "polysweep plot in-image --out /tmp/plots --kinds pdf", "polysweep report in-image --out /tmp/report.html",
+    ):  # fmt: skip
+        assert built.run(*command.split(), mounts=mounts), command
+
+    results = records(tmp_path / "store")
+    assert [record["outcome"] for record in results.values()] == ["finished", "finished"]
     commit = call("git", "rev-parse", "HEAD").stdout.strip()
     dirty = bool(call("git", "status", "--porcelain").stdout)
-    password = secrets.token_hex(16)
-    fetch_wheels(tmp_path / "wheels", "cpu")
-    image = image_name("cpu")
-    with image_storage(tmp_path) as storage:
-        base = build_base(storage, tmp_path)
-        with private_index(tmp_path / "wheels", tmp_path, password) as secret:
-            built = build(storage, base, "cpu", secret)
-        shutil.rmtree(tmp_path / "wheels")
-
-        # Neither layers nor configuration nor what the build printed have the password, the address or the CA.
-        certificate = secret["ca"].read_text().splitlines()[1]
-        address = secret["pip_conf"].read_text().split("@")[-1].strip()
-        assert certificate in call("grep", "-rF", certificate, secret["ca"]).stdout  # the search itself works
-        found = call("grep", "-rlaF", "-e", password, "-e", certificate, "-e", address, tmp_path / "root", check=False)
-        assert (found.returncode, found.stdout) == (1, "")
-        assert password not in built.stdout + built.stderr
-
-        assert run_in(storage, image, "id", "-u").strip() == str(USER)
-        assert run_in(storage, image, "ray", "--version").startswith("ray, version ")
-        refused = "import errno, sys\ntry: open('/work/x', 'w')\nexcept OSError as e: print(errno.errorcode[e.errno])"
-        assert run_in(storage, image, "python", "-c", refused).strip() == "EROFS"
-
-        spec = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 1}
-        parameters = {name: {"value": value} for name, value in spec.items()} | {"rho": {"values": [0.1, 0.2]}}
-        (tmp_path / "spec.yaml").write_text(json.dumps({"name": "in-image", "parameters": parameters, "seeds": 1}))
-        (tmp_path / "store").mkdir()
-        os.chown(tmp_path / "store", USER, USER)
-        mounts = (f"{tmp_path}/store:/store", f"{tmp_path}/spec.yaml:/work/spec.yaml:ro")
-        command = ("polysweep", "launch", "spec.yaml", "--store", "/store", "--wandb", "offline")
-        assert "in-image: 2 finished" in run_in(storage, image, *command, mounts=mounts)
-
-    kept = records(tmp_path / "store")
-    assert [record["outcome"] for record in kept.values()] == ["finished", "finished"]
     lock = hashlib.sha256((DOCKER / "requirements-cpu.txt").read_bytes()).hexdigest()
-    for record in kept.values():
+    for record in results.values():
         assert record["provenance"]["image"] == {"commit": commit, "dirty": dirty, "lock": lock, "target": "cpu"}
         assert record["provenance"]["commit"].startswith(commit)
         assert record["provenance"]["versions"]["torch"] == str(locked(DOCKER / "requirements-cpu.txt")["torch"][0])
+
+
+CIFAR_PART = """
+from polysweep.trainer.components.registry import declare
+from polysweep.trainer.tasks.cifar import Cifar
+
+class Files:
+    {facts}
+
+class Mini(Cifar):
+    polysweep = declare(uses={uses}, train_size=80, smallest_class=10, input_shape=(3, 32, 32))(lambda: None).polysweep
+
+task = Mini("mini", "own:Files", classes=10, cutout=16)
+"""
+
+
+@pytest.mark.long
+def test_cifar_is_decoded_and_trained_in_it(built: Built, tmp_path: Path) -> None:
+    names = ("base_folder", "filename", "url", "tgz_md5", "train_list", "test_list", "meta")
+    facts = "\n    ".join(f"{name} = {getattr(mini_cifar.Mini10, name)!r}" for name in names)
+    (tmp_path / "own.py").write_text(CIFAR_PART.format(facts=facts, uses=mini_cifar.USES))
+    (tmp_path / "data").mkdir()
+    mini_cifar.write_archives(tmp_path / "data")
+    call("chown", "-R", f"{USER}:{USER}", tmp_path / "data")
+    mounts = (*a_store(tmp_path), f"{tmp_path}/own.py:/work/own.py:ro", f"{tmp_path}/data:/data")
+    config = "task=own:task model=mlp optimizer=usam scheduler=polyak rho=0.1 batch_size=40 epochs=1"
+    assert "finished" in built.run("polysweep", "train", *config.split(), "--wandb", "disabled", mounts=mounts)
+    decoded = np.load(tmp_path / "data" / "mini-decoded-1" / "train_images.npy")
+    assert np.array_equal(decoded, mini_cifar.cifar10(tmp_path / "data", 0.0).train.images.numpy())
+
+
+@pytest.mark.long
+def test_what_a_container_lacks_is_one_line(built: Built, tmp_path: Path) -> None:
+    config = "task=digits model=mlp optimizer=usam scheduler=polyak rho=0.1 epochs=1"
+    train = ["polysweep", "train", *config.split()]
+    assert "is a folder of the container and would be lost with it" in built.refused(*train)
+    mounts = a_store(tmp_path, owner=0)
+    assert f"this process is user {USER} of group {USER}" in built.refused(*train, mounts=mounts)
+    os.chown(tmp_path / "store", USER, USER)
+    assert "is a build without CUDA" in built.refused(*train, "--device", "cuda", mounts=mounts)
+
+
+@pytest.mark.long
+def test_two_builds_of_a_commit_have_the_same_layers(built: Built) -> None:
+    before = built.inspect()["RootFS"]["Layers"]
+    build(built.storage, "localhost/base:bookworm", "cpu", built.secret, "--no-cache")
+    assert built.inspect()["RootFS"]["Layers"] == before

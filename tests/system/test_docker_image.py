@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import shutil
-import subprocess
-import sys
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,7 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.support.docker import DOCKER
+from tests.support.docker import DOCKER, unwanted
 
 
 def module(name: str) -> ModuleType:
@@ -92,10 +91,15 @@ def test_a_node_that_is_not_well_is_said_to_be_so(ray_node: HTTPServer) -> None:
 
 
 def test_a_node_that_does_not_answer_is_not_well() -> None:
-    done = subprocess.run(
-        [sys.executable, DOCKER / "healthy.py", "worker"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("worker: ")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens there
+        with pytest.raises(SystemExit, match=r"worker: .*Connection refused"):
+            healthy.check("worker", *unused.getsockname())
+
+
+def test_the_caller_may_say_which_node_it_is() -> None:
+    assert healthy.node(["--head", "--dashboard-port=9"], "worker") == ("worker", "127.0.0.1", 52365)
+    assert healthy.node(["--dashboard-port=9"], "head") == ("head", "127.0.0.1", 9)
 
 
 # What makes it small.
@@ -130,3 +134,24 @@ def test_what_is_unused_is_removed_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / name).write_text("")
     slim.remove_unused(tmp_path)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("usr/bin/x86_64-linux-gnu-gcc-12", "a compiler"),
+        ("opt/venv/bin/cmake", "a compiler"),
+        ("var/lib/apt/lists/deb.debian.org_dists_bookworm_InRelease", "a cache"),
+        ("root/.cache/pip/http/a", "a cache"),
+        ("tmp/requirements.txt", "a cache"),
+        ("etc/pip.conf", "a credential"),
+        ("run/secrets/ca", "a credential"),
+        ("opt/key.txt", "a private key"),
+    ],
+)
+def test_the_search_of_a_layer_finds_what_it_should_not_have(tmp_path: Path, name: str, what: str) -> None:
+    wanted = ["usr/bin/gcov", "opt/venv/bin/python", "var/lib/apt/lists/lock", "opt/venv/lib/site-packages/as/dist.py"]
+    for path in (*wanted, name):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("-----BEGIN EC PRIVATE KEY-----" if path == "opt/key.txt" else "")
+    assert unwanted(tmp_path) == [f"{what}: {name}"]
