@@ -78,6 +78,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/theory.py
 	$(BIN)/python benchmarks/calibration.py

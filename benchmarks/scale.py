@@ -100,12 +100,13 @@ def writers(place: str, root: str, workers: Sequence[int], configs: Sequence[Any
             server: int | None) -> tuple[dict[int, list[Line]], list[str]]:  # fmt: skip
     """What workers do to the Store, from two processes at once; the calls of one of them are counted."""
     calls = alone(partial(counted_calls, f"{root}/counted", configs[:10]))
-    began, half = (cpu_seconds(server), time.monotonic()), len(configs) // 2
+    began, half = cpu_seconds(server), len(configs) // 2
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         parts = [configs[:half], configs[half:]]
         both = list(pool.map(repeated, [f"{root}/repeated"] * 2, parts, [options.seconds / 3] * 2))
     rates = {what: sum(rate[what] for rate in both) for what in ACTIONS}
-    busy = (cpu_seconds(server) - began[0]) / (time.monotonic() - began[1])
+    requests = options.seconds / 3 * sum(rates[what] * calls[what].total() for what in ACTIONS)
+    own = 1000 * (cpu_seconds(server) - began) / requests
     lines, notes = {}, []
     for count in workers:
         needed = needed_of(place, count, options)
@@ -126,7 +127,7 @@ def writers(place: str, root: str, workers: Sequence[int], configs: Sequence[Any
             f"{place}, {count} workers: {together.total():,.0f} calls a second, most of {together.most_common(1)[0][0]}"
         )
     if server:
-        notes.append(f"s3: the moto server itself used {100 * busy:.0f} % of a core meanwhile")
+        notes.append(f"s3: the moto server itself used {own:.1f} ms of a core for each request")
     return lines, notes
 
 
@@ -137,7 +138,7 @@ def needed_of(place: str, workers: int, options: argparse.Namespace) -> dict[str
     return {
         "heartbeats": workers / HEARTBEAT_SECONDS,
         "looks for a stop": workers / poll,
-        "saved rows": rows / max(options.epoch_seconds, 1.0),  # launch.checkpoint_seconds
+        "saved rows": rows / max(options.epoch_seconds, options.checkpoint_seconds),
         "trials": rows / (options.epochs * options.epoch_seconds),
     }
 
@@ -193,6 +194,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=8, help="trials in a stack")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--epoch-seconds", type=float, default=5.0)
+    parser.add_argument("--checkpoint-seconds", type=float, default=1.0, help="launch.checkpoint_seconds")
     parser.add_argument("--start-seconds", type=float, default=3.0, help="a worker's process and its imports")
     parser.add_argument("--folder", help="on whose file system the local Store is; a temporary one if absent")
     options = parser.parse_args()

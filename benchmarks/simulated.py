@@ -186,7 +186,7 @@ class Watched(JobQueue):
     def __init__(self, spec: SweepSpec, store: Store, seconds: float, end: Callable[[], None]) -> None:
         super().__init__(spec, store, "")
         self.bounds = [seconds * share for share in (0.2, 1.2, 1.7)]
-        self.profile = cProfile.Profile()
+        self.profile = cProfile.Profile(time.thread_time)
         self.acts = (lambda: None, self.profile.enable, end)
         self.began, self.reports, self.begun = 0.0, 0, 0
         self.marks: list[tuple[float, int, int]] = []  # seconds of the thread, reports, jobs

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from polysweep.sweeps.store.files import FENCE, Fence, Files, StoreError
-from polysweep.sweeps.store.provenance import image
 from polysweep.trainer.plain_file import read_plain_file
 
 LARGEST: Final = 2**30
@@ -169,6 +168,8 @@ def _is_old(entry: os.DirEntry[str]) -> bool:
 
 def check_mounted(root: str, mounts: Path = Path("/proc/self/mounts")) -> None:
     """Raise `StoreError` where this process runs in an image and nothing is mounted at the folder or above it."""
+    from polysweep.sweeps.store.provenance import image
+
     if image() is None:
         return
     points = (line.split()[1].encode().decode("unicode_escape") for line in mounts.read_text().splitlines())

@@ -24,6 +24,7 @@ class ObjectFiles(Files):
         self.root = root.rstrip("/")
         options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
         if root.startswith("s3"):
+            options["max_concurrency"] = 1  # else s3fs asks for the size before each read, and lists where it is absent
             options["config_kwargs"] = {"connect_timeout": 5, "read_timeout": 10, "retries": {"max_attempts": 1}}
         self._fs, _ = fsspec.core.url_to_fs(root, **options)
         self._fs.retries = 1  # s3fs would try again five times before we do

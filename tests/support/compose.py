@@ -78,7 +78,7 @@ class Compose:
         self._checks.join()
         for process in (self._service, self.holder):
             process.kill()
-            process.wait(timeout=30)
+            process.communicate(timeout=30)
         self._out.close()
 
     def compose(self, *arguments: str, check: bool = True, timeout: float = 600) -> str:

@@ -53,7 +53,8 @@ def test_a_submitted_sweep_survives_a_killed_worker_and_runs_every_trial_once(im
     spec.write_text(json.dumps({"name": "small", "parameters": parameters, "seeds": 2, "launch": launch}))
     storage, name = image
     with Compose(tmp_path, storage, {"POLYSWEEP_IMAGE": name, "WORKERS": "2"}) as host:
-        host.compose("up", "--detach")
+        # On a busy machine Ray's 30 seconds for its start run out; the head, which is not healthy, is started again.
+        wait_for(lambda: "Healthy" in host.compose("up", "--detach", check=False), PATIENCE)
         submit = (POLYSWEEP, "submit", spec, "--address", "http://127.0.0.1:8265", "--store", "/store")
         refused = host.run(*submit, check=False)
         assert "demands a token and none is given" in refused, refused

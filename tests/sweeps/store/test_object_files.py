@@ -8,6 +8,7 @@ import pytest
 
 from polysweep.sweeps.store.checkpoints import write_checkpoint
 from polysweep.sweeps.store.files import NotOursError, StoreError
+from polysweep.sweeps.store.object_files import ObjectFiles
 from polysweep.sweeps.store.store import Store
 from tests.support.claimed import ID, RECORD, contents, write_all
 
@@ -55,3 +56,22 @@ def test_a_bucket_that_is_not_there_is_named(s3: str) -> None:
     with pytest.raises(StoreError, match="no-such-bucket-anywhere"):
         Store("s3://no-such-bucket-anywhere/store").check_writable()
     Store(f"{s3}/store").check_writable()
+
+
+def test_a_read_is_one_request_also_of_what_is_not_there(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker looks for the request to stop every two seconds, and a status reads every record."""
+    from aiobotocore.client import AioBaseClient
+
+    files, requests = ObjectFiles(f"{s3}/store"), list[str]()
+    files.write("present", b"1")
+    send = AioBaseClient._make_api_call
+
+    async def counted(client: Any, operation: str, parameters: Any) -> Any:
+        requests.append(operation)
+        return await send(client, operation, parameters)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+    assert files.read("absent") is None
+    assert files.read("present") == b"1"
+    assert files.read_many(["present", "present"]) == {"present": b"1"}
+    assert set(requests) == {"GetObject"} and len(requests) <= 4
