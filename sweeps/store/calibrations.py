@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
@@ -48,7 +49,8 @@ class Calibrations:
         begun = _path(device, signature, "measuring")
         since = time.monotonic()
         while (kept := self.read(device, signature)) is None:
-            if self._files.create(begun, json.dumps(vars(Process.this())).encode()):
+            claim = {"process": vars(Process.this()), "token": uuid.uuid4().hex}
+            if self._files.create(begun, json.dumps(claim).encode()):
                 try:  # another process may have kept one just before
                     return self.read(device, signature) or self._keep(measure())
                 finally:
@@ -70,8 +72,8 @@ class Calibrations:
     def _is_given_up(self, begun: str) -> bool:
         """Whether the process that measures is known to be gone."""
         try:
-            return Process(**json.loads(self._files.read(begun) or b"")).is_dead()
-        except (ValueError, TypeError):  # it ends just now
+            return Process(**json.loads(self._files.read(begun) or b"")["process"]).is_dead()
+        except (ValueError, TypeError, KeyError):  # it ends just now
             return False
 
 

@@ -59,7 +59,7 @@ def test_of_two_at_once_one_measures_and_the_other_waits(tmp_path: Path, monkeyp
 def test_what_a_dead_process_has_begun_is_begun_again(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     dead = replace(Process.this(), pid=2**22 + 1)
-    store.files.create(f"{FOLDER}/0a1b2c3d.measuring", json.dumps(vars(dead)).encode())
+    store.files.create(f"{FOLDER}/0a1b2c3d.measuring", json.dumps({"process": vars(dead)}).encode())
     assert store.calibrations.measured(DEVICE, "0a1b2c3d", lambda: MEASURED) == MEASURED
     assert store.files.names(FOLDER) == ["0a1b2c3d.json"]
 
@@ -68,7 +68,7 @@ def test_nobody_waits_for_another_machine_for_ever(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(calibrations, "PATIENCE_SECONDS", 0.0)
     store = Store(str(tmp_path))
     elsewhere = replace(Process.this(), boot="another")
-    store.files.create(f"{FOLDER}/0a1b2c3d.measuring", json.dumps(vars(elsewhere)).encode())
+    store.files.create(f"{FOLDER}/0a1b2c3d.measuring", json.dumps({"process": vars(elsewhere)}).encode())
     assert store.calibrations.measured(DEVICE, "0a1b2c3d", lambda: MEASURED) == MEASURED
 
 
