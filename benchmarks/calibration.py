@@ -55,7 +55,7 @@ def main() -> None:
                  "batch_size": batch}
             )  # fmt: skip
             name = f"{model}-{shape}-{batch}"
-            job = CalibrationJob(f"{folder}/store", name, config.canonical(), None, 1.0, options.device, folder)
+            job = CalibrationJob(f"{folder}/store", name, config.canonical(), None, False, options.device, folder)
             seconds, calibration = timed(job)
             again, _ = timed(job)
             curve = ", ".join(f"{one['width']}: {1e3 * one['seconds']:.3g}" for one in calibration.widths)

@@ -88,8 +88,8 @@ def _are_equal(one: dict[tuple[int, int], Tensor], other: dict[tuple[int, int], 
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
-def shared_launch(device: str, folder: Path) -> str:
-    """A launch of two stacks side by side, each with half of the GPU: how it ended."""
+def shared_launch(device: str, folder: Path) -> tuple[str, bool]:
+    """A launch of two stacks side by side, each with half of the GPU: how it ended, and whether well."""
     launch: dict[str, Any] = {"stack": 2, "cpus": 1, "gpus": 0.5 if device != "cpu" else 0}
     fixed = {"task": "digits", "model": "resnet8", "optimizer": "usam", "scheduler": "polyak", "epochs": 5}
     parameters = {name: {"value": value} for name, value in fixed.items()} | {"rho": {"values": [0.1, 0.2]}}
@@ -104,10 +104,11 @@ def shared_launch(device: str, folder: Path) -> str:
     spans = {tuple(record["sessions"][0]["process"]): (record["started"], record["ended"]) for record in records}
     together = min(end for _, end in spans.values()) - max(start for start, _ in spans.values())
     finished = sum(record["outcome"] == "finished" for record in records)
-    return (
+    text = (
         f"{finished} of {len(records)} trials finished in {len(spans)} workers with {launch['gpus']:g} GPUs each, "
         f"{max(0.0, together):.1f} s of it side by side"
     )
+    return text, finished == len(records) == 4 and len(spans) == 2 and together > 0
 
 
 def measurements(device: str, folder: Path) -> Table:
@@ -119,7 +120,7 @@ def measurements(device: str, folder: Path) -> Table:
         cases.append(("resnet20", "cifar10", "3x32x32", 128))
     for model, task, shape, batch in cases:
         config = TrialConfig.parse({**RULES[0], "task": task, "model": model, "epochs": 2, "batch_size": batch})
-        job = CalibrationJob(str(folder / "store"), model, config.canonical(), None, None, device, str(folder))
+        job = CalibrationJob(str(folder / "store"), model, config.canonical(), None, True, device, str(folder))
         calibration = calibrate(job)
         assert calibration is not None
         rates = ", ".join(f"{count}: {rate:.0f}" for count, rate in calibration.shares.items())
@@ -146,7 +147,8 @@ def main() -> None:
     for what, is_same in results.items():
         print(f"- {what}: {'the same bits' if is_same else 'DIFFERENT'}")
     with tempfile.TemporaryDirectory() as name:
-        print(f"\n## Two stacks on one device\n\n{shared_launch(device, Path(name))}\n\n## K and share, as measured\n")
+        text, results["two stacks on one device"] = shared_launch(device, Path(name))
+        print(f"\n## Two stacks on one device\n\n{text}\n\n## K and share, as measured\n")
         Console(width=160).print(measurements(device, Path(name)))
     print("\n## Speed and memory\n", flush=True)
     speed(*((device, 2, 4, [2]) if device == "cpu" else (device, 30, 128, [2, 4, 8, 16, 32])))

@@ -82,7 +82,8 @@ done
 RAY_ADDRESS=$(cat "$SHARED/address")
 RAY_TMPDIR=$(cat "$SHARED/folder")
 export RAY_ADDRESS RAY_TMPDIR
-$POLYSWEEP_RUN python - "$SLURM_JOB_NUM_NODES" <<'PYTHON'
+# In the background: a trap is run while bash waits, but not during a command in front.
+$POLYSWEEP_RUN python - "$SLURM_JOB_NUM_NODES" <<'PYTHON' &
 import sys, time, ray
 ray.init("auto", log_to_driver=False, logging_level="ERROR")
 deadline = time.monotonic() + 300
@@ -91,7 +92,11 @@ while (count := sum(node["Alive"] for node in ray.nodes())) < int(sys.argv[1]) a
 total = ray.cluster_resources()
 print(f"{count} of {sys.argv[1]} nodes: {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs", flush=True)
 PYTHON
-[[ -z $stopping ]] || exit 143
+wait $! || true
+if [[ -n $stopping ]]; then
+    [[ -z $again ]] || scontrol requeue "$SLURM_JOB_ID"
+    exit 143
+fi
 setsid $POLYSWEEP_RUN polysweep launch "$@" --address auto &
 launch=$!
 while kill -0 "$launch" 2>/dev/null; do wait "$launch" || true; done

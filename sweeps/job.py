@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from polysweep.trainer.curve import Curve, Width
 from polysweep.trainer.wandb_client import Mode
 
 
@@ -71,7 +72,7 @@ class CalibrationJob:
     signature: str
     config: Mapping[str, Any]  # canonical, of one of its trials
     width: int | None  # K where it is fixed
-    share: float | None  # of the device that a stack has; None: to be measured
+    is_shared: bool  # whether the share of the GPU is to be measured
     device: str = "cpu"
     data: str = ""
     threads: int = 1
@@ -80,7 +81,7 @@ class CalibrationJob:
     @property
     def name(self) -> str:
         """By which the measurement is kept."""
-        return measurement_name(self.signature, self.width, is_shared=self.share is None)
+        return measurement_name(self.signature, self.width, is_shared=self.is_shared)
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,15 @@ class Calibration:
 
     device: str  # model, and threads of a CPU
     signature: str
-    width: int  # K
+    width: int  # K, if all of the memory is for one stack
     share: float | None  # of a GPU
     widths: Sequence[Mapping[str, Any]]  # by K seconds per row and step, and bytes
     shares: Mapping[str, float]  # by the number of stacks side by side, rows and steps a second
     free: int  # bytes that were free
     seconds: float  # that it took
     time: float  # when, in seconds since 1970
+
+    @property
+    def curve(self) -> Curve:
+        """The widths that were measured."""
+        return Curve(tuple(Width(one["width"], one["seconds"], one["memory"]) for one in self.widths), self.free)

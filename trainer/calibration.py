@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.cpus import usable_cpus
+from polysweep.trainer.cpus import CGROUPS, usable_cpus
+from polysweep.trainer.curve import HEADROOM, WORTH, Curve, Width
 from polysweep.trainer.device import is_out_of_memory, keep_freed_memory
 from polysweep.trainer.epoch import EpochRunner
 from polysweep.trainer.stack.cuda_graph import cuda_graph
@@ -23,14 +25,10 @@ from polysweep.trainer.task import Task
 from polysweep.trainer.tasks.loading import load_task
 from polysweep.trainer.train import use_settings_of
 
-WORTH: Final = 1.05
-"""A wider stack, or a smaller share, is worth it if it is faster by more than this factor."""
 MOST_ROWS: Final = {"cpu": 8, "cuda": 64}
 """The widest stack that is tried. A CPU has many cores, and many stacks keep them busy, not wide ones."""
 SHARES: Final = (1, 2, 4, 8)
 """How many stacks are tried side by side on one GPU."""
-HEADROOM: Final = 0.75
-"""Of the free memory, what a stack may need."""
 STEPS: Final = 2
 ROUNDS: Final = 3
 ROUND_SECONDS: Final = 0.1
@@ -38,28 +36,8 @@ ROUND_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 20.0
 """No wider stack is begun that would not be timed by then."""
 SHARE_SECONDS: Final = 2.0
-
-
-class Width(NamedTuple):
-    """What was measured of a stack of K = `width`: seconds per row and step, and bytes at the peak."""
-
-    width: int
-    seconds: float
-    memory: int
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The widths that were measured, and the bytes that were free before."""
-
-    widths: tuple[Width, ...]
-    free: int
-
-    def best(self, share: float) -> int:
-        """The least K within 5 % of the fastest, among those that fit into a share of the memory."""
-        fitting = [one for one in self.widths if one.memory <= HEADROOM * share * self.free] or self.widths[:1]
-        fastest = min(one.seconds for one in fitting)
-        return min(one.width for one in fitting if one.seconds <= WORTH * fastest)
+START_SECONDS: Final = 60.0
+PR_SET_PDEATHSIG: Final = 1
 
 
 def measure_widths(
@@ -68,7 +46,6 @@ def measure_widths(
     device: str = "cpu",
     data: str | Path = "",
     threads: int = 1,
-    share: float = 1.0,
     fixed: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Curve | None:
@@ -76,9 +53,9 @@ def measure_widths(
 
     None where `stop`, read between steps, said so.
 
-    It ends where a wider stack would not fit into the `share` of the free memory, or take longer than
-    `LIMIT_SECONDS` in all, and where doubling K twice has not made a row faster. K is compared with the best so far in
-    alternating rounds, in seconds of the processor if one thread computes, so that other processes change neither.
+    It ends where a wider stack would not fit into the free memory, or take longer than `LIMIT_SECONDS` in all, and
+    where doubling K twice has not made a row faster. K is compared with the best so far in alternating rounds, in
+    seconds of the processor if one thread computes, so that other processes change neither.
     """
     task = _prepare(config, device, data, threads)
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -86,11 +63,11 @@ def measure_widths(
     widths: list[Width] = []
     best: _TimedStack | None = None
     for width in _doublings(MOST_ROWS[torch.device(device).type]) if fixed is None else [fixed]:
-        if widths and not _may_try(width, widths, HEADROOM * share * free, deadline - time.monotonic()):
+        if widths and not _may_try(width, widths, HEADROOM * free, deadline - time.monotonic()):
             break
         try:
             new = _TimedStack(config, width, task, device, threads, stop)
-            times = new.beside(best)
+            times = new.beside(best) if new.first_seconds * ROUNDS < LIMIT_SECONDS else (0.0, new.first_seconds_of_row)
         except Exception as error:
             if widths and is_out_of_memory(error):
                 break
@@ -137,12 +114,14 @@ class _TimedStack:
     ) -> None:
         self._on_gpu = torch.device(device).type == "cuda"
         before = _memory_in_use(device)
-        if self._on_gpu:
-            torch.cuda.reset_peak_memory_stats(device)
+        _reset_peak(device)
         self._width, self._stop = width, stop
         self._clock = time.thread_time if not self._on_gpu and threads == 1 else time.perf_counter
         self._runner = EpochRunner(Stack([config] * width, task, device), cuda_graph if self._on_gpu else None)
+        began = time.monotonic()
         self._runner.run(1, 0, stop)  # captures, and lets libraries choose
+        self.first_seconds = time.monotonic() - began
+        self.first_seconds_of_row = self.first_seconds / STEPS / width
         self.memory = max(0, _memory_in_use(device, peak=True) - before)
 
     def seconds(self) -> float | None:
@@ -177,7 +156,7 @@ def measure_shares(
     """Rows and steps a second of 1, 2, 4, ... stacks side by side on one device, each of the curve's best K.
 
     They are processes of their own. It ends where they would not fit into the memory, would not have cores of their
-    own, or are no faster than half as many.
+    own, or are no faster than half as many. Raises what a process by itself raises.
     """
     rates: dict[int, float] = {}
     width = curve.best(1.0)
@@ -190,50 +169,67 @@ def measure_shares(
         start = context.Barrier(count)
         with ProcessPoolExecutor(count, context, _wait_at, (start,)) as stacks:
             each = [stacks.submit(_rate, config.canonical(), width, device, str(data), threads) for _ in range(count)]
-            rates[count] = sum(one.result() for one in each)
+            try:
+                rates[count] = sum(one.result() for one in each)
+            except Exception:
+                if count == 1:
+                    raise
+                break  # several do not fit
     return rates
-
-
-def best_share(rates: Mapping[int, float]) -> float:
-    """The largest share, 1/count, whose stacks together are within 5 % of the fastest."""
-    fastest = max(rates.values())
-    return 1 / min(count for count, rate in rates.items() if rate * WORTH >= fastest)
 
 
 _start: Any = None  # the barrier of processes that are timed together
 
 
 def _wait_at(start: Any) -> None:
-    """Prepare a process: it begins when the others do."""
+    """Prepare a process: it begins when the others do, and ends with the one that has started it."""
     global _start  # noqa: PLW0603
     _start = start
+    with suppress(AttributeError, OSError):  # only Linux has it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _rate(values: dict[str, Any], width: int, device: str, data: str, threads: int) -> float:
     config = TrialConfig.parse(values, recorded=True)
-    stack = _TimedStack(config, width, _prepare(config, device, data, threads), device, threads, lambda: False)
-    _start.wait()
+    try:
+        stack = _TimedStack(config, width, _prepare(config, device, data, threads), device, threads, lambda: False)
+    except BaseException:
+        _start.abort()  # the others would wait for ever
+        raise
+    _start.wait(START_SECONDS)
     return stack.rate(SHARE_SECONDS)
 
 
 def free_memory(device: str) -> int:
-    """Bytes that are free on the device."""
+    """Bytes that are free on the device, or for this process's control group."""
     if torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    return 2**63 - 1  # not known here
+    free = _kilobytes(Path("/proc/meminfo"), "MemAvailable:") or 2**63 - 1  # not known here
+    with suppress(OSError, ValueError):  # "max" is no number
+        limit, used = (int((CGROUPS / f"memory.{name}").read_text()) for name in ("max", "current"))
+        free = min(free, limit - used)
+    return max(0, free)
 
 
 def _memory_in_use(device: str, *, peak: bool = False) -> int:
     """Bytes in use by this process on the device, now or at the peak since it was reset."""
     if torch.device(device).type == "cuda":
         return torch.cuda.max_memory_allocated(device) if peak else torch.cuda.memory_allocated(device)
-    name = "VmHWM:" if peak else "VmRSS:"
+    return _kilobytes(Path("/proc/self/status"), "VmHWM:" if peak else "VmRSS:")
+
+
+def _reset_peak(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+
+def _kilobytes(file: Path, name: str) -> int:
+    """The bytes of a line of /proc that counts kilobytes; 0 if there is none."""
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in file.read_text().splitlines():
             if line.startswith(name):
                 return 1024 * int(line.split()[1])
     return 0

@@ -13,9 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import ray
-from ray.job_submission import JobStatus, JobSubmissionClient
-
 import polysweep
 from polysweep.sweeps.cluster.access import check_dashboard
 from polysweep.sweeps.commands.launch import use_wandb_settings
@@ -56,7 +53,10 @@ def submit(
             f"--store {store!r}: the job runs on the cluster; expected an absolute path that all nodes share, or s3://"
         )
     use_wandb_settings(spec.project, spec.entity)
-    check_dashboard(address, insecure)
+    check_dashboard(address, insecure)  # before Ray is imported, which takes seconds
+    import ray
+    from ray.job_submission import JobStatus, JobSubmissionClient
+
     command = ["python", "-m", "polysweep", "launch", f"{spec.name}.yaml", "--store", store, *flags]
     command += ["--address", "auto"]
     for option, value in (("--wandb", wandb), ("--data-dir", data)):

@@ -166,7 +166,7 @@ def submit(
     wandb_sweep: WandbSweepOption = False,
 ) -> None:
     """Launch a sweep as a Ray Job: its driver lives on the cluster, whatever becomes of this machine."""
-    from polysweep.sweeps.cluster.access import check_dashboard
+    from polysweep.sweeps.cluster.submit import submit as submit_job
     from polysweep.sweeps.scheduling.ray_environment import prepare
     from polysweep.sweeps.spec.spec import SweepSpec
 
@@ -174,9 +174,6 @@ def submit(
     switches = {"--extend": extend, "--retry-failed": retry_failed, "--wandb-sweep": wandb_sweep}
     flags = [flag for flag, is_set in switches.items() if is_set]
     prepare(address, insecure)
-    check_dashboard(address, insecure)  # before Ray is imported, which takes seconds
-    from polysweep.sweeps.cluster.submit import submit as submit_job
-
     job = submit_job(
         sweep, address, store, wandb=wandb, data=data_dir, flags=flags, requirements=requirements, insecure=insecure
     )

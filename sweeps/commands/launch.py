@@ -62,11 +62,12 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
             f"the sweep name {spec.name!r} is in use by another spec ({'; '.join(extension.changed)}): --extend keeps "
             "its trials and adds those of this one; else give this one another name"
         )
-    widths = Widths(spec, data, known_measurements(spec, store, data))
+    # The workers of a cluster look for measurements of their own device.
+    widths = Widths(spec, data, {} if options.address else known_measurements(spec, store, data))
     if options.retry_failed:
         before = make_plan(spec, store.states(spec), widths=widths)
         failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
-        count = retry(store, {trial.trial_id: before.width(trial) for trial in failed})
+        count = retry(store, {t.trial_id: before.width(t) if widths.is_measured(t) else None for t in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
     records: dict[str, Mapping[str, Any]] = {}
     plan = make_plan(spec, store.states(spec, records=records), widths=widths)

@@ -12,10 +12,11 @@ from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import mark_continued, offline_run
 
 
-def retry(store: Store, widths: Mapping[str, int]) -> int:
+def retry(store: Store, widths: Mapping[str, int | None]) -> int:
     """Make the failed ones among the trials run again; returns how many. Their earlier errors stay in their records.
 
-    `widths` has by trial id the K that is planned: a trial without any epoch takes it, as it may have failed for its K.
+    `widths` has by trial id the K that is planned: a trial without any epoch takes it, as it may have failed for its K;
+    None: it is not known.
     A damaged record is put aside as record-damaged.json, and the trial starts over.
     """
     count = 0
@@ -30,7 +31,7 @@ def retry(store: Store, widths: Mapping[str, int]) -> int:
     return count
 
 
-def _retry(store: Store, trial_id: str, width: int) -> bool:
+def _retry(store: Store, trial_id: str, width: int | None) -> bool:
     folder = f"trials/{trial_id}"
     try:
         record = store.record(trial_id)
@@ -48,7 +49,7 @@ def _retry(store: Store, trial_id: str, width: int) -> bool:
     errors = [*record.get("errors", []), record["error"]]
     logged = BEGUN if record.get("wandb") else None
     again = {"outcome": State.RUNNING.value, "error": None, "ended": None, "failures": 0}
-    if not record["epoch"]:
+    if not record["epoch"] and width is not None:
         again["width"] = width
     store.write_record(trial_id, {**record, **again, "errors": errors, "wandb": logged})
     return True

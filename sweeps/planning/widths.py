@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from polysweep.sweeps.job import Calibration, CalibrationJob, measurement_name
-from polysweep.sweeps.spec.fields import Launch
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial
 from polysweep.sweeps.store.store import Store
@@ -46,7 +45,17 @@ class Widths:
         if fixed is not None:
             return fixed
         measurement = self.measured.get(self._name(trial))
-        return 1 if measurement is None else fitted(measurement.width, len(self.spec.seeds))
+        if measurement is None:
+            return 1
+        curve, share = measurement.curve, self._share(measurement)
+        return fitted(curve.best(share), len(self.spec.seeds), lambda width: curve.fits(width, share))
+
+    def _share(self, measurement: Calibration) -> float:
+        """Of the device's memory, what one stack may use: of a CPU's, as many share it as there are cores for."""
+        launch = self.spec.launch
+        if not launch.gpus:
+            return min(1.0, launch.cpus / usable_cpus())
+        return min(1.0, (measurement.share or 1.0) if launch.gpus == "auto" else launch.gpus)
 
     def gpus(self, trial: SweepTrial) -> float:
         """The GPUs of the trial's stack; one as long as no share of one was measured."""
@@ -69,7 +78,7 @@ class Widths:
             signature=trial.signature,
             config=trial.config.canonical(),
             width=self.fixed(trial)[0],
-            share=None if launch.gpus == "auto" else _share(launch),
+            is_shared=launch.gpus == "auto",
             device=launch.device,
             data=self.data,
             threads=launch.cpus,
@@ -95,9 +104,11 @@ class Widths:
     def _in_words(self, trial: SweepTrial, measurement: Calibration | None) -> str:
         asked = [] if self.fixed(trial)[0] else ["K"]
         asked += ["GPUs per stack"] if self.spec.launch.gpus == "auto" else []
-        if measurement is None:
-            return f"{' and '.join(asked)} will be measured by the first worker"
         values = {"K": self.width(trial), "GPUs per stack": f"{self.gpus(trial):g}"}
+        if not self.is_measured(trial):
+            return f"{' and '.join(asked)} will be measured by the first worker"
+        if measurement is None:
+            return f"{', '.join(f'{what} = {values[what]}' for what in asked)}, because it could not be measured"
         costs = ", ".join(f"{1e3 * one['seconds']:.3g} ms at {one['width']}" for one in measurement.widths)
         return (
             f"{', '.join(f'{what} = {values[what]}' for what in asked)}, measured on {measurement.device} "
@@ -105,10 +116,10 @@ class Widths:
         )
 
 
-def fitted(width: int, seeds: int) -> int:
+def fitted(width: int, seeds: int, fits: Callable[[int], bool] = lambda _: True) -> int:
     """The K nearest to a measured one at which a candidate's seeds fill whole stacks, or a stack whole candidates."""
     near = range(math.ceil((1 - NEAR) * width), math.floor((1 + NEAR) * width) + 1)
-    even = [k for k in near if k % seeds == 0 or seeds % k == 0]
+    even = [k for k in near if (k % seeds == 0 or seeds % k == 0) and fits(k)]
     return min(even, key=lambda k: (abs(k - width), k), default=width)
 
 
@@ -120,11 +131,6 @@ def known_measurements(spec: SweepSpec, store: Store, data: str = "") -> dict[st
     names = [widths._name(trial) for trial in firsts.values() if widths._is_asked(trial)]
     kept = {name: store.calibrations.read(kind, name) for name in names}
     return {name: calibration for name, calibration in kept.items() if calibration}
-
-
-def _share(launch: Launch) -> float:
-    """Of the device's memory, what one of its stacks may use: of a CPU's, as many as there are cores for."""
-    return min(1.0, float(launch.gpus)) if launch.gpus else min(1.0, launch.cpus / usable_cpus())
 
 
 def _fixed_width(spec: SweepSpec, trial: SweepTrial, data: str) -> tuple[int | None, str]:

@@ -76,7 +76,7 @@ def launch(
             _check_resources(spec, is_local=options.address is None)
             queue = JobQueue(spec, store, data)
             if options.address is None:  # the workers of a cluster look themselves
-                queue.widths.measured |= known_measurements(spec, store)
+                queue.widths.measured |= known_measurements(spec, store, data)
             offline = OfflineWriter(store, _flat_of(queue), (spec.name,)) if options.wandb == "offline" else None
             try:
                 with Progress(queue.spec, queue.states()) as progress:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, Literal
 
-from polysweep.sweeps.console import warn
+from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import Calibration, CalibrationJob, Job, RowProgress
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.stacks import StackPlan
@@ -21,6 +22,8 @@ from polysweep.sweeps.spec.sweep import SweepTrial, by_point
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 
+ATTEMPTS: Final = 2
+"""How often a measurement is tried, each time by another worker if one is free."""
 WAIT: Final[Literal["wait"]] = "wait"
 """There is no job now, but there will be one when a measurement has come."""
 
@@ -40,6 +43,7 @@ class JobQueue:
         self._jobs: Iterator[tuple[StackPlan, ...]] = iter(())
         self._to_measure: list[CalibrationJob] = []
         self._being_measured: dict[str, CalibrationJob] = {}
+        self._attempts: Counter[str] = Counter()  # to measure, by name
         self._curves = Curves(store, spec.metric.name)
         self._observations = Observations(store, self._curves)
         self._handed_out: set[str] = set()  # trials
@@ -67,10 +71,9 @@ class JobQueue:
     def begin(self, states: Mapping[str, TrialState]) -> Plan:
         """Start a round: hand out what these states leave to do.
 
-        A measurement that has not come in the last round, because its worker was lost, is done without: K = 1.
+        A measurement that has not come in the last round is made again.
         """
-        for name in list(self._being_measured):
-            self.measured(name, None, "its worker was lost")
+        self._being_measured.clear()
         round_plan = self._plan(states)
         self._states = states
         patience = self._store.files.patience
@@ -99,6 +102,7 @@ class JobQueue:
         if self._to_measure:
             measurement = self._to_measure.pop(0)
             self._being_measured[measurement.name] = measurement
+            self._attempts[measurement.name] += 1
             return measurement
         job = next(self._jobs, None)
         if job is None:
@@ -135,14 +139,20 @@ class JobQueue:
         )
 
     def measured(self, name: str, calibration: Calibration | None, reason: str = "") -> None:
-        """Take a measurement that a worker has made, or that there is none for some `reason`: its trials can start."""
+        """Take a measurement that a worker has made, or that there is none for some `reason`.
+
+        Then another worker tries it once more, after that the trials start with K = 1, and a whole GPU.
+        """
         job = self._being_measured.pop(name, None)
         if job is None:
             return
-        if calibration is None:
-            warn(f"{name}: K was not measured ({reason}): K = 1 in this launch")
+        if calibration is None and self._attempts[name] < ATTEMPTS:
+            self._to_measure.append(job)
+            return
         self.widths.measured[name] = calibration
         trials = [trial for trial in self.spec.trials if trial.signature == job.signature]
+        for line in self.widths.lines(trials or self.spec.middles):
+            say(line) if calibration else warn(f"{line} ({reason})")
         self._jobs = chain(self._jobs, self._plan(self._states, trials).jobs)
 
     def update(self, rows: Iterable[RowProgress]) -> list[str]:

@@ -195,21 +195,30 @@ class Watcher(tune.Stopper):
 class JobSearcher(Searcher):
     """Gives Tune the jobs of a supply, one when there is room for it; `WAIT` is that there is none just now."""
 
-    def __init__(self, next_job: Callable[[], dict[str, Any] | Literal["wait"] | None]) -> None:
+    def __init__(
+        self,
+        next_job: Callable[[], dict[str, Any] | Literal["wait"] | None],
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> None:
         super().__init__()
-        self._next = next_job
+        self._next, self._on_lost = next_job, on_lost
+        self._measurements: dict[str, str] = {}  # by Tune's id the name of a measurement
 
     def __getstate__(self) -> dict[str, Any]:
         """As for the stopper."""
         return {}
 
-    def suggest(self, trial_id: str) -> Any:  # noqa: ARG002
+    def suggest(self, trial_id: str) -> Any:
         """The next job, or that there is none, now or at all."""
         job = self._next()
+        if isinstance(job, dict) and job.get("measurement"):
+            self._measurements[trial_id] = CalibrationJob(**job["measurement"]).name
         return None if job == WAIT else job or Searcher.FINISHED
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: the result is in the Store."""
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:  # noqa: ARG002
+        """Nothing: the result is in the Store. Say so if the workers that were to measure have all been lost."""
+        if error and trial_id in self._measurements:
+            self._on_lost(self._measurements[trial_id])
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the Store has it."""

@@ -123,7 +123,7 @@ class Rounds:
             return job
         if isinstance(job, CalibrationJob):
             self._progress.note(f"measuring K of {job.config['model']} on {job.config['task']}")
-            return {"jobs": [], "measurement": asdict(job), "gpus": self._queue.spec.launch.resources.gpus}
+            return {"jobs": [], "measurement": asdict(job), "gpus": float(job.device == "cuda")}
         stacks, states = job
         if self._queue.spec.method == "bayes":
             self._progress.grow(self._queue.spec)
@@ -143,8 +143,9 @@ class Rounds:
         Returns the errors of jobs that failed again and again for reasons that are not the trials' own.
         """
         launch, target = self._queue.spec.launch, self._queue.spec.metric.target
-        # A job that waits is started also after the target is reached.
-        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "1" if target is not None else str(STARTING)
+        # A job that waits is started also after the target is reached, and bayes proposes it without later results.
+        one_by_one = target is not None or self._queue.spec.method == "bayes"
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "1" if one_by_one else str(STARTING)
         tuner = tune.Tuner(
             tune.with_resources(
                 StackTrainable, lambda config: tune.PlacementGroupFactory([{"CPU": launch.cpus, "GPU": config["gpus"]}])
@@ -159,7 +160,9 @@ class Rounds:
             tune_config=tune.TuneConfig(
                 reuse_actors=True,
                 num_samples=-1,
-                search_alg=JobSearcher(self._next_job),
+                search_alg=JobSearcher(
+                    self._next_job, lambda name: self._queue.measured(name, None, "its workers were lost")
+                ),
                 scheduler=Pruner(self._update),
                 max_concurrent_trials=launch.concurrency or (self._slots() if self._queue.spec.by_points else None),
             ),

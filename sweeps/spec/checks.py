@@ -67,7 +67,7 @@ def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Sour
 
 _AUTO: Final[Mapping[KeyPath, str]] = {
     ("launch", "stack"): f"auto or a number of trials from 1 to {MAX_STACK}",
-    ("launch", "gpus"): "auto, a fraction of a GPU such as 0.5, or a whole number of GPUs",
+    ("launch", "gpus"): "auto, a fraction of a GPU such as 0.5 (at least 0.0001), or a whole number of GPUs",
 }
 
 

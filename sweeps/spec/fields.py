@@ -15,6 +15,8 @@ from polysweep.trainer.history import METRICS
 
 IGNORED: Final = ("program", "command", "kind", "controller", "job", "image_uri", "apiVersion", "scheduler")
 """Keys of a W&B sweep that mean nothing here: polysweep has its own trainer, searches and cluster."""
+LEAST_SHARE: Final = 0.0001
+"""Of a GPU, which Ray counts in ten thousandths."""
 IMPUTE: Final = ("impute", "impute_while_running")
 """Keys of W&B's metric for its own search."""
 
@@ -23,9 +25,12 @@ Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 def whole_if_many(count: float) -> float:
-    """Refuse what Ray cannot give: a part of one GPU beside a whole one. Raises `ValueError`."""
-    if count > 1 and count % 1:
-        raise ValueError("more than one must be a whole number")
+    """Refuse what Ray cannot give: a part of one GPU beside a whole one, or less than it counts.
+
+    Raises `ValueError`.
+    """
+    if (count > 1 and count % 1) or 0 < count < LEAST_SHARE:
+        raise ValueError(f"at least {LEAST_SHARE} of a GPU, and whole GPUs if more than one")
     return count
 
 

@@ -41,13 +41,19 @@ class Calibrations:
         del fields["format"]
         return Calibration(**fields)
 
-    def measured(self, device: str, signature: str, measure: Callable[[], Calibration | None]) -> Calibration | None:
+    def measured(
+        self,
+        device: str,
+        signature: str,
+        measure: Callable[[], Calibration | None],
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Calibration | None:
         """The measurement that is there, or that another process makes now, or else a new one.
 
-        None where `measure` was interrupted.
+        None if `measure` was interrupted, or `stop` said so while another's was waited for.
         """
         begun = _path(device, signature, "measuring")
-        since = time.monotonic()
+        since, seen = time.monotonic(), b""
         while (kept := self.read(device, signature)) is None:
             claim = {"process": vars(Process.this()), "token": uuid.uuid4().hex}
             if self._files.create(begun, json.dumps(claim).encode()):
@@ -55,8 +61,13 @@ class Calibrations:
                     return self.read(device, signature) or self._keep(measure())
                 finally:
                     self._files.remove(begun)
-            if self._is_given_up(begun) or time.monotonic() - since > PATIENCE_SECONDS:
+            others = self._files.read(begun) or b""
+            if others != seen:  # another process has begun
+                since, seen = time.monotonic(), others
+            if _is_given_up(others) or time.monotonic() - since > PATIENCE_SECONDS:
                 self._files.remove(begun)
+            elif stop():
+                return None
             else:
                 time.sleep(WAIT_SECONDS)
         return kept
@@ -69,12 +80,13 @@ class Calibrations:
                 return self.read(calibration.device, calibration.signature)
         return calibration
 
-    def _is_given_up(self, begun: str) -> bool:
-        """Whether the process that measures is known to be gone."""
-        try:
-            return Process(**json.loads(self._files.read(begun) or b"")["process"]).is_dead()
-        except (ValueError, TypeError, KeyError):  # it ends just now
-            return False
+
+def _is_given_up(begun: bytes) -> bool:
+    """Whether the process that measures is known to be gone."""
+    try:
+        return Process(**json.loads(begun)["process"]).is_dead()
+    except (ValueError, TypeError, KeyError):  # it ends just now
+        return False
 
 
 def _path(device: str, signature: str, ending: str = "json") -> str:

@@ -124,7 +124,10 @@ def checked_point(value: Any, path: str) -> ProposedPoint:
 def checked_calibration(value: Any, path: str) -> CalibrationFields:
     """A measurement of a signature on a kind of device. Raises as `checked_record`."""
     require_known_format(value, path, CALIBRATION_FORMAT)
-    _require(_CALIBRATION, value, path)
+    try:
+        _require(_CALIBRATION, value, path)
+    except StoreError as error:
+        raise StoreError(f"{error}; remove it, and K is measured again") from None
     fields: CalibrationFields = value
     return fields
 

@@ -166,14 +166,12 @@ def _is_old(entry: os.DirEntry[str]) -> bool:
     return time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFTOVER_SECONDS
 
 
-def check_mounted(root: str, mounts: Path = Path("/proc/self/mounts")) -> None:
+def check_mounted(root: str) -> None:
     """Raise `StoreError` where this process runs in an image and nothing is mounted at the folder or above it."""
     from polysweep.sweeps.store.provenance import image
 
-    if image() is None:
-        return
-    points = (line.split()[1].encode().decode("unicode_escape") for line in mounts.read_text().splitlines())
-    if not any(Path(root).is_relative_to(point) for point in points if point != "/"):
+    folder = Path(root).resolve()
+    if image() is not None and not any(map(os.path.ismount, [folder, *folder.parents][:-1])):
         raise StoreError(
             f"store {root!r} is a folder of the container and would be lost with it: mount a volume or a folder of the "
             "host there (--volume polysweep-store:/store), or name a bucket (s3://bucket/folder)"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from polysweep.sweeps.tracking.upload import UPLOAD_SECONDS
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.folders import OwnFolder
 from polysweep.trainer.wandb_client import Fault, Run, close_run, in_time, open_run
@@ -62,6 +61,7 @@ def send_plots(run: Run, plots: Iterable[Plot]) -> str:
 
 def _send(run: Run, plots: Iterable[Plot], folder: Path) -> None:
     """Raises what the client raises, or `TimeoutError`."""
+    from polysweep.sweeps.tracking.upload import UPLOAD_SECONDS
 
     def send() -> None:
         live = open_run(run, "online", folder, is_upload=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from polysweep.sweeps.job import Calibration, CalibrationJob
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.curve import best_share
 from polysweep.trainer.device import kind_of_device
 
 
@@ -19,30 +20,25 @@ def calibrate(job: CalibrationJob, stop: Callable[[], bool] = lambda: False) -> 
     store = Store(job.store, job.patience)
     store.files.gives_up = stop
     kind = kind_of_device(job.device, job.threads)
-    return store.calibrations.measured(kind, job.name, lambda: _measure(job, kind, stop))
+    return store.calibrations.measured(kind, job.name, lambda: _measure(job, kind, stop), stop)
 
 
 def _measure(job: CalibrationJob, kind: str, stop: Callable[[], bool]) -> Calibration | None:
-    from polysweep.trainer.calibration import best_share, measure_shares, measure_widths
+    from polysweep.trainer.calibration import measure_shares, measure_widths
 
     began, started = time.time(), time.perf_counter()
     config = TrialConfig.parse(job.config, recorded=True)
-    share = job.share or 1.0
-    curve = measure_widths(
-        config, device=job.device, data=job.data, threads=job.threads, share=share, fixed=job.width, stop=stop
-    )
+    curve = measure_widths(config, device=job.device, data=job.data, threads=job.threads, fixed=job.width, stop=stop)
     if curve is None:
         return None
-    width = curve.best(share)
     rates = {}
-    if job.share is None:
+    if job.is_shared:
         rates = measure_shares(config, curve, device=job.device, data=job.data, threads=job.threads)
-        share = best_share(rates)
     return Calibration(
         device=kind,
         signature=job.name,
-        width=width,
-        share=None if job.share else share,
+        width=curve.best(1.0),
+        share=best_share(rates) if rates else None,
         widths=[one._asdict() for one in curve.widths],
         shares={str(count): rate for count, rate in rates.items()},
         free=curve.free,

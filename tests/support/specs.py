@@ -196,9 +196,9 @@ WRONG = {
     **{
         f"gpus {value}": (
             GOOD + f"launch: {{gpus: {value}}}\n", 15,
-            ["launch.gpus: expected auto, a fraction of a GPU such as 0.5, or a whole number of GPUs, not"],
+            ["launch.gpus: expected auto, a fraction of a GPU such as 0.5 (at least 0.0001), or a whole number of"],
         )
-        for value in ("many", -1, 1.5, "true", ".inf", "[1]", ".nan")
+        for value in ("many", -1, 1.5, 0.00001, "true", ".inf", "[1]", ".nan")
     },
     "missing lr": (GOOD.replace(", lr: {values: [1e-2, 0.1]}", "").replace("tuned: [lr]", ""), 11,
                    ["lr: missing", "scheduler 'constant' needs it"]),

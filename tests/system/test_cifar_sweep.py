@@ -15,7 +15,7 @@ from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.mean_std import long_table
-from polysweep.sweeps.planning.plan import plan, stack_width
+from polysweep.sweeps.planning.plan import plan
 from polysweep.sweeps.spec.spec import SweepSpec
 from tests.support import mini_cifar
 from tests.support.project import ROOT
@@ -90,9 +90,9 @@ def test_the_papers_sweeps_have_the_papers_counts() -> None:
     assert len({t.config.gamma_b for t in caps.trials}) == 7
     shared = {t.trial_id for t in cifar.trials} & {t.trial_id for t in caps.trials}
     assert shared == {t.trial_id for t in caps.trials if t.config.gamma_b == 1.0} and len(shared) == 96
+    assert cifar.to_measure and not cifar.planned_widths, "K is measured where the trials run"
     for trial in (*cifar.trials, *caps.trials):
         config = trial.config
-        assert stack_width(cifar.spec, trial) == (1, ""), "convolutions of 32x32 pixels are not stacked on a CPU"
         assert (config.batch_size, config.epochs, config.momentum, config.augmentation) == (128, 100, 0.0, "crop+flip")
 
 

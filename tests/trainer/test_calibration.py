@@ -9,45 +9,12 @@ import pytest
 import torch
 
 from polysweep.trainer import calibration
-from polysweep.trainer.calibration import Curve, Width, best_share, measure_shares, measure_widths
+from polysweep.trainer.calibration import measure_shares, measure_widths
 from polysweep.trainer.config import TrialConfig
 from tests.support.project import TINY
 
 CONFIG = TrialConfig.parse(TINY)
 GB = 10**9
-
-
-def curve(*seconds: float, memory: int = 0, free: int = GB) -> Curve:
-    """Of K = 1, 2, 4, ..."""
-    return Curve(tuple(Width(2**n, each, 2**n * memory) for n, each in enumerate(seconds)), free)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "best"),
-    [
-        ((1.0,), 1),
-        ((1.0, 0.96), 1),  # within 5 %
-        ((1.0, 0.94), 2),
-        ((1.0, 0.7, 0.5, 0.49), 4),
-        ((1.0, 1.4), 1),
-        ((1.0, 1.1, 0.6, 0.4), 8),  # a dip on the way
-    ],
-)
-def test_the_least_width_within_five_percent_of_the_fastest_is_best(seconds: tuple[float, ...], best: int) -> None:
-    assert curve(*seconds).best(1.0) == best
-
-
-@pytest.mark.parametrize(("share", "best"), [(1.0, 4), (0.5, 2), (0.25, 1), (0.01, 1)])
-def test_a_quarter_of_the_share_of_the_memory_stays_free(share: float, best: int) -> None:
-    assert curve(1.0, 0.7, 0.5, memory=GB // 6).best(share) == best
-
-
-@pytest.mark.parametrize(
-    ("rates", "share"),
-    [({1: 10.0}, 1.0), ({1: 10.0, 2: 10.4}, 1.0), ({1: 10.0, 2: 19.0, 4: 19.5}, 0.5), ({1: 10.0, 2: 8.0}, 1.0)],
-)
-def test_the_largest_share_within_five_percent_of_the_fastest_is_best(rates: dict[int, float], share: float) -> None:
-    assert best_share(rates) == share
 
 
 def test_widths_are_measured_by_doubling() -> None:
@@ -108,3 +75,14 @@ def test_shares_are_measured_with_stacks_side_by_side(monkeypatch: pytest.Monkey
     assert measured is not None
     rates = measure_shares(CONFIG, measured, device="cpu", data="", threads=1)
     assert list(rates) == [1, 2] and all(rate > 0 for rate in rates.values())
+
+
+@pytest.mark.long
+def test_processes_of_which_one_cannot_start_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the second stack lacked memory: its task is loaded in the process itself."""
+    monkeypatch.setattr(calibration, "usable_cpus", lambda: 2)
+    measured = measure_widths(CONFIG, fixed=2)
+    assert measured is not None
+    wrong = CONFIG.model_copy(update={"task": "nothing"})
+    with pytest.raises(Exception, match="nothing"):
+        measure_shares(wrong, measured, device="cpu", data="", threads=1)

@@ -163,7 +163,6 @@ class Cifar:
         return roots[-1]
 
     def _download(self, dataset: CifarFiles, archive: Path, data: Path) -> None:
-        print(f"{self.name}: fetching {dataset.url}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{self.name}-") as folder:
                 download(dataset, Path(folder, dataset.filename))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import shutil
+import sys
 import tarfile
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -108,6 +109,7 @@ def download(dataset: CifarFiles, path: Path) -> None:
     """Fetch the archive. Raises `OSError` or `HTTPException` where it cannot be fetched or is another file."""
     request = urllib.request.Request(dataset.url, headers={"User-Agent": "polysweep"})
     with urllib.request.urlopen(request, timeout=NETWORK_SECONDS) as answer, path.open("wb") as file:
+        print(f"fetching {dataset.url}", file=sys.stderr)
         shutil.copyfileobj(answer, file)
     if (digest := md5_of(path)) != dataset.tgz_md5:
         raise OSError(f"what came has the MD5 {digest}, expected {dataset.tgz_md5}")

@@ -30,11 +30,29 @@ metric: {name: suboptimality/relative, goal: minimize}
 CURVE = [{"width": 1, "seconds": 0.01, "memory": 0}, {"width": 4, "seconds": 0.005, "memory": 0}]
 
 
+def test_k_is_chosen_for_the_share_of_the_device() -> None:
+    """One curve serves every share: an eighth of a GPU has an eighth of its memory."""
+    widths = [{"width": n, "seconds": 1 / n, "memory": 10 * n} for n in (1, 2, 4, 8, 16)]
+    chosen = {}
+    for gpus in (1, 0.5, 0.125):
+        spec = parse(GOOD.replace("seeds: 3", "seeds: 1") + f"launch: {{gpus: {gpus}}}\n")
+        (trial, *_) = spec.trials
+        name = Widths(spec).measurement(trial, "").name
+        measured = {name: Calibration("", name, 16, None, widths, {}, 240, 1.0, 0.0)}
+        chosen[gpus] = Widths(spec, measured=measured).width(trial)
+    assert chosen == {1: 16, 0.5: 8, 0.125: 2}
+
+
+def test_seeds_fill_stacks_only_within_the_memory() -> None:
+    assert fitted(8, 3, lambda width: width <= 8) == 6
+
+
 def measured(spec: SweepSpec, width: int, share: float | None = None) -> dict[str, Calibration | None]:
     """As if every signature of the sweep had been measured."""
     jobs = [Widths(spec).measurement(trial, "") for trial in spec.trials]
     kind = kind_of_device("cpu", 1)
-    return {job.name: Calibration(kind, job.name, width, share, CURVE, {}, 1, 1.0, 0.0) for job in jobs}
+    curve = [*CURVE, {"width": width, "seconds": 0.001, "memory": 0}]
+    return {job.name: Calibration(kind, job.name, width, share, curve, {}, 1, 1.0, 0.0) for job in jobs}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +73,7 @@ def test_a_plan_says_that_k_will_be_measured_and_then_what_was(tmp_path: Path) -
     after = plan(spec, {}, widths=Widths(spec, measured=measured(spec, 8)))
     assert after.to_measure == [] and {stack.width for stack in after.stacks} == {9}
     (line,) = after.widths.lines(spec.trials)
-    assert f"K = 9, measured on {kind_of_device('cpu', 1)} (a step of a row: 10 ms at 1, 5 ms at 4)" in line
+    assert f"K = 9, measured on {kind_of_device('cpu', 1)} (a step of a row: 10 ms at 1, 5 ms at 4, 1 ms at 8)" in line
 
 
 def test_what_the_store_has_of_this_machine_is_known(tmp_path: Path) -> None:
@@ -104,5 +122,5 @@ def test_a_share_of_a_gpu_is_measured_also_for_trials_that_have_their_k() -> Non
 def test_a_share_is_measured_at_the_k_that_a_search_fixes() -> None:
     spec = parse(GOOD + "early_terminate: {type: hyperband, min_iter: 1}\nlaunch: {gpus: auto}\n")
     job = Widths(spec).measurement(spec.trials[0], "")
-    assert (job.width, job.share) == (3, None)
+    assert (job.width, job.is_shared) == (3, True)
     assert job.name == f"{spec.trials[0].signature}-3-shared"

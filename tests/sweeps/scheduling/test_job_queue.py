@@ -117,7 +117,8 @@ def test_a_signature_is_measured_before_its_stacks_are_handed_out(tmp_path: Path
     measurement = queue.next()
     assert isinstance(measurement, CalibrationJob) and measurement.width is None
     assert queue.next() == WAIT
-    calibration = Calibration("this", measurement.name, 4, None, [], {}, 0, 1.0, 0.0)
+    curve = [{"width": 4, "seconds": 0.1, "memory": 0}]
+    calibration = Calibration("this", measurement.name, 4, None, curve, {}, 0, 1.0, 0.0)
     queue.measured(measurement.name, calibration)
     handed = [job for job in iter(queue.next, None) if isinstance(job, tuple)]
     stacks = [stack for (stacks, _) in handed for stack in stacks]
@@ -126,12 +127,21 @@ def test_a_signature_is_measured_before_its_stacks_are_handed_out(tmp_path: Path
     assert not queue.begin(queue.states()).to_measure, "it is measured once in a launch"
 
 
-def test_a_measurement_whose_worker_is_lost_is_done_without(
+def test_a_measurement_whose_worker_is_lost_is_made_again_and_then_done_without(
     tmp_path: Path, spec_file: SpecFile, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue = small_queue(tmp_path, spec_file, launch={"stack": "auto"})
-    assert isinstance(queue.next(), CalibrationJob)
-    queue.begin(queue.states())
+    for _ in range(2):
+        measurement = queue.next()
+        assert isinstance(measurement, CalibrationJob) and queue.next() == WAIT
+        queue.measured(measurement.name, None, "its workers were lost")
     job = queue.next()
     assert isinstance(job, tuple) and job[0][0].width == 1
-    assert "K was not measured (its worker was lost): K = 1 in this launch" in capsys.readouterr().err
+    assert "K = 1, because it could not be measured (its workers were lost)" in capsys.readouterr().err
+
+
+def test_a_round_that_ends_before_its_measurement_measures_again(tmp_path: Path, spec_file: SpecFile) -> None:
+    queue = small_queue(tmp_path, spec_file, launch={"stack": "auto"})
+    first = queue.next()
+    queue.begin(queue.states())
+    assert isinstance(first, CalibrationJob) and queue.next() == first

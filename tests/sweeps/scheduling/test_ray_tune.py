@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
-from polysweep.sweeps.job import RowProgress
+from polysweep.sweeps.job import CalibrationJob, RowProgress
 from polysweep.sweeps.scheduling import ray_tune as module
+from polysweep.sweeps.scheduling.job_queue import WAIT
 from polysweep.sweeps.scheduling.ray_tune import JobSearcher, Pruner, StackTrainable, Watcher, report_seconds
 from polysweep.sweeps.store.files import OutOfReachError
 from polysweep.sweeps.worker.signals import Interruption
@@ -81,3 +83,14 @@ def test_a_worker_reports_epochs_together_if_many_report_and_nothing_is_decided_
         answers.append(worker.step())
     assert [len(answer["rows"]) for answer in answers] == reports
     assert [answer["done"] for answer in answers] == [False] * (len(reports) - 1) + [True]
+
+
+def test_a_measurement_whose_workers_are_all_lost_is_named() -> None:
+    measurement = asdict(CalibrationJob("store", "0a1b2c3d", {}, None, False))
+    jobs: list[Any] = [{"jobs": [], "measurement": measurement}, {"jobs": [1], "measurement": None}, WAIT]
+    lost: list[str] = []
+    searcher = JobSearcher(lambda: jobs.pop(0), lost.append)
+    assert [bool(searcher.suggest(name)) for name in ("a", "b", "c")] == [True, True, False]
+    for name in ("b", "a"):
+        searcher.on_trial_complete(name, error=True)
+    assert lost == ["0a1b2c3d"]

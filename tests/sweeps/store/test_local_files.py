@@ -167,6 +167,7 @@ def test_in_an_image_a_store_that_is_no_mount_is_refused(
     tmp_path: Path, in_an_image: None, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == "/")
     (tmp_path / "spec.yaml").write_text(json.dumps(SPEC))
     code, _, err = polysweep(*command, "--store", tmp_path / "store")
     assert code == 2 and len(err.splitlines()) == 1, err
@@ -174,14 +175,17 @@ def test_in_an_image_a_store_that_is_no_mount_is_refused(
     assert not (tmp_path / "store").exists()
 
 
-def test_in_an_image_what_is_mounted_there_or_above_is_a_store(tmp_path: Path, in_an_image: None) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text("overlay / overlay rw 0 0\nproc /proc proc rw 0 0\n/dev/vda /my\\040store ext4 rw 0 0\n")
-    check_mounted("/my store", mounts)
-    check_mounted("/my store/a/b", mounts)
-    for root in ("/my", "/store", "/my store2"):
+def test_in_an_image_what_is_mounted_there_or_above_is_a_store(
+    tmp_path: Path, in_an_image: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "données de moi"
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) in (store, Path("/")))
+    (tmp_path / "link").symlink_to(store)
+    for root in (store, store / "a" / "b", tmp_path / "link"):
+        check_mounted(str(root))
+    for root in (tmp_path, tmp_path / "store", f"{store} 2"):
         with pytest.raises(StoreError, match="is a folder of the container"):
-            check_mounted(root, mounts)
+            check_mounted(str(root))
 
 
 def test_a_store_of_another_user_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tests.support.project import TINY
 
 def test_a_signature_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = TrialConfig.parse(TINY)
-    job = CalibrationJob(str(tmp_path), "0a1b2c3d", config.canonical(), width=None, share=1.0)
+    job = CalibrationJob(str(tmp_path), "0a1b2c3d", config.canonical(), width=None, is_shared=False)
     measured = calibrate(job)
     assert measured is not None
     assert measured.device == kind_of_device("cpu", 1) and measured.device.endswith(", 1 thread")
@@ -37,7 +37,7 @@ def test_the_share_of_a_device_is_measured_at_its_best_width(tmp_path: Path, mon
         return {1: 10.0, 2: 18.0, 4: 18.1}
 
     monkeypatch.setattr(measuring, "measure_shares", shares)
-    job = CalibrationJob(str(tmp_path), "0a1b2c3d", TrialConfig.parse(TINY).canonical(), width=None, share=None)
+    job = CalibrationJob(str(tmp_path), "0a1b2c3d", TrialConfig.parse(TINY).canonical(), width=None, is_shared=True)
     measured = calibrate(job)
     assert measured is not None and (measured.share, asked) == (0.5, [measured.width])
     assert measured.signature == "0a1b2c3d-shared"
