@@ -17,7 +17,7 @@ from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_
 from polysweep.sweeps.planning.sources import changed_sources
 from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
 from polysweep.sweeps.planning.target import is_target_reached
-from polysweep.sweeps.planning.widths import Widths, known_measurements
+from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.spec.remarks import remarks_on_spec
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import FINAL, State
@@ -63,7 +63,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
             "its trials and adds those of this one; else give this one another name"
         )
     # The workers of a cluster look for measurements of their own device.
-    widths = Widths(spec, data, {} if options.address else known_measurements(spec, store, data))
+    widths = Widths(spec, data, store=None if options.address else store)
     if options.retry_failed:
         before = make_plan(spec, store.states(spec), widths=widths)
         failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]

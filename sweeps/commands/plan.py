@@ -12,7 +12,7 @@ from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.preflight import data_folder
 from polysweep.sweeps.planning.sources import changed_sources
 from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
-from polysweep.sweeps.planning.widths import Widths, known_measurements
+from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 
@@ -32,7 +32,7 @@ def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> P
     spec = as_launched(spec, store)
     records: dict[str, Mapping[str, Any]] = {}
     data = data_folder(data_dir, spec.launch.data_dir)
-    widths = Widths(spec, data, known_measurements(spec, store, data))
+    widths = Widths(spec, data, store=store)
     planned = plan(spec, store.states(spec, records=records), widths=widths)
     extension = compare(spec, store)
     cost = estimate(

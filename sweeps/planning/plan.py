@@ -57,8 +57,8 @@ class Plan:
 
     @property
     def planned_widths(self) -> dict[str, int]:
-        """By signature the K of trials that start, where it is known."""
-        firsts = {trial.signature: trial for trial in self.trials}
+        """By signature the K of new trials, where it is known."""
+        firsts = {trial.signature: trial for trial in self.trials if self.state(trial) == State.NEW}
         unknown = {trial.signature for trial in self.to_measure}
         return {name: self.widths.width(trial) for name, trial in firsts.items() if name not in unknown}
 

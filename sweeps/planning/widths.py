@@ -25,13 +25,16 @@ NEAR: Final = 0.25
 class Widths:
     """The K of a sweep's new trials. It does not depend on how many are left, so neither do the numbers.
 
-    `data` is the folder of the data sets, `measured` what is known of the device, by `CalibrationJob.name`.
+    `data` is the folder of the data sets, `measured` what is known of the device, by `CalibrationJob.name`; also what
+    the `store`, if there is one, has of this machine's kind of device.
     """
 
     spec: SweepSpec
     data: str = ""
     measured: dict[str, Calibration | None] = field(default_factory=dict)  # None: it could not be
+    store: Store | None = None
     _fixed: dict[str, tuple[int | None, str]] = field(default_factory=dict, init=False)  # by signature
+    _absent: set[str] = field(default_factory=set, init=False)  # from the Store
 
     def fixed(self, trial: SweepTrial) -> tuple[int | None, str]:
         """K if none is measured for it, else None; and a note if it is not what one would expect."""
@@ -44,7 +47,7 @@ class Widths:
         fixed = self.fixed(trial)[0]
         if fixed is not None:
             return fixed
-        measurement = self.measured.get(self._name(trial))
+        measurement = self._measurement(trial)
         if measurement is None:
             return 1
         curve, share = measurement.curve, self._share(measurement)
@@ -63,12 +66,12 @@ class Widths:
         if gpus != "auto":
             return gpus
         # A point that bayes has proposed may be the first of its signature: it takes another one's share.
-        candidates = [self.measured.get(self._name(trial)), *self.measured.values()]
+        candidates = [self._measurement(trial), *self.measured.values()]
         return next((one.share for one in candidates if one and one.share), 1.0)
 
     def is_measured(self, trial: SweepTrial) -> bool:
         """Whether nothing has to be measured before the trial can start."""
-        return not self._is_asked(trial) or self._name(trial) in self.measured
+        return not self._is_asked(trial) or bool(self._measurement(trial)) or self._name(trial) in self.measured
 
     def measurement(self, trial: SweepTrial, store: str, patience: float = 0.0) -> CalibrationJob:
         """What one worker measures for all trials of this one's signature."""
@@ -85,6 +88,18 @@ class Widths:
             patience=patience,
         )
 
+    def _measurement(self, trial: SweepTrial) -> Calibration | None:
+        """What was measured of the trial's signature; the Store is asked once."""
+        name = self._name(trial)
+        if self.store is not None and name not in self.measured and name not in self._absent:
+            kind = kind_of_device(self.spec.launch.device, self.spec.launch.cpus, imports=False)
+            kept = self.store.calibrations.read(kind, name)
+            if kept is None:
+                self._absent.add(name)
+            else:
+                self.measured[name] = kept
+        return self.measured.get(name)
+
     def _is_asked(self, trial: SweepTrial) -> bool:
         return self.fixed(trial)[0] is None or self.spec.launch.gpus == "auto"
 
@@ -98,7 +113,7 @@ class Widths:
             name = self._name(trial)
             if name not in lines and self._is_asked(trial):
                 model, task = trial.config.model, trial.config.task
-                lines[name] = f"{model} on {task}: {self._in_words(trial, self.measured.get(name))}"
+                lines[name] = f"{model} on {task}: {self._in_words(trial, self._measurement(trial))}"
         return list(lines.values())
 
     def _in_words(self, trial: SweepTrial, measurement: Calibration | None) -> str:
@@ -121,16 +136,6 @@ def fitted(width: int, seeds: int, fits: Callable[[int], bool] = lambda _: True)
     near = range(math.ceil((1 - NEAR) * width), math.floor((1 + NEAR) * width) + 1)
     even = [k for k in near if (k % seeds == 0 or seeds % k == 0) and fits(k)]
     return min(even, key=lambda k: (abs(k - width), k), default=width)
-
-
-def known_measurements(spec: SweepSpec, store: Store, data: str = "") -> dict[str, Calibration | None]:
-    """What the Store has of a sweep's signatures on this machine's kind of device, by `CalibrationJob.name`."""
-    widths = Widths(spec, data)
-    kind = kind_of_device(spec.launch.device, spec.launch.cpus, imports=False)
-    firsts = {trial.signature: trial for trial in [*spec.trials, *spec.middles]}
-    names = [widths._name(trial) for trial in firsts.values() if widths._is_asked(trial)]
-    kept = {name: store.calibrations.read(kind, name) for name in names}
-    return {name: calibration for name, calibration in kept.items() if calibration}
 
 
 def _fixed_width(spec: SweepSpec, trial: SweepTrial, data: str) -> tuple[int | None, str]:

@@ -18,7 +18,6 @@ from typing import Any
 import ray
 
 from polysweep.sweeps.job import LaunchOptions
-from polysweep.sweeps.planning.widths import known_measurements
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.scheduling.local_ray import local_ray, watched_cluster
 from polysweep.sweeps.scheduling.progress import Progress
@@ -76,7 +75,7 @@ def launch(
             _check_resources(spec, is_local=options.address is None)
             queue = JobQueue(spec, store, data)
             if options.address is None:  # the workers of a cluster look themselves
-                queue.widths.measured |= known_measurements(spec, store, data)
+                queue.widths.store = store
             offline = OfflineWriter(store, _flat_of(queue), (spec.name,)) if options.wandb == "offline" else None
             try:
                 with Progress(queue.spec, queue.states()) as progress:

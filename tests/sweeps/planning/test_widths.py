@@ -8,7 +8,7 @@ import pytest
 
 from polysweep.sweeps.job import Calibration
 from polysweep.sweeps.planning.plan import plan
-from polysweep.sweeps.planning.widths import CONVEX_STACK, Widths, fitted, known_measurements
+from polysweep.sweeps.planning.widths import CONVEX_STACK, Widths, fitted
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import TrialState
 from polysweep.sweeps.store.store import Store
@@ -78,12 +78,14 @@ def test_a_plan_says_that_k_will_be_measured_and_then_what_was(tmp_path: Path) -
 
 def test_what_the_store_has_of_this_machine_is_known(tmp_path: Path) -> None:
     spec, store = parse(GOOD), Store(str(tmp_path))
-    assert known_measurements(spec, store) == {}
+    (trial, *_) = spec.trials
+    assert not Widths(spec, store=store).is_measured(trial)
     ((name, calibration),) = measured(spec, 8).items()
     assert calibration is not None
     store.calibrations.measured(calibration.device, name, lambda: calibration)
-    assert known_measurements(spec, store) == {name: calibration}
-    assert known_measurements(parse(GOOD + "launch: {cpus: 2}\n"), store) == {}, "two threads are another device"
+    assert (Widths(spec, store=store).is_measured(trial), Widths(spec, store=store).width(trial)) == (True, 9)
+    two_threads = parse(GOOD + "launch: {cpus: 2}\n")
+    assert not Widths(two_threads, store=store).is_measured(trial), "two threads are another device"
 
 
 def test_a_trial_that_has_started_needs_no_measurement() -> None:
