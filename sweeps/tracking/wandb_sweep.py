@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.sweeps.spec.sweep import Sweep, hashable
+from polysweep.sweeps.store.files import OutOfReachError
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.wandb_server import Server
 from polysweep.trainer.errors import UserError
@@ -41,8 +42,12 @@ def registered(store: Store, names: Iterable[str]) -> str | None:
     A run of W&B belongs to one sweep at most.
     """
     for name in sorted(names):
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # not one that was damaged: W&B only mirrors
+        try:
             return str(json.loads(store.files.read(_path(name)) or b"")["id"])
+        except OutOfReachError:  # it may be there: another one must not be registered
+            raise
+        except (ValueError, KeyError, TypeError):  # not one that was damaged: W&B only mirrors
+            continue
     return None
 
 

@@ -15,6 +15,7 @@ import wandb
 import yaml
 
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.files import OutOfReachError
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.offline_runs import write_offline
 from polysweep.sweeps.tracking.upload import described_trials, upload
@@ -174,3 +175,16 @@ def test_a_launch_registers_and_its_runs_are_in_the_sweep(
     online.drain(30)
     wait_for(lambda: len(of_sweep(wandb_server)) == 2, 30)
     assert set(of_sweep(wandb_server).values()) == {"sweep000"}
+
+
+def test_a_store_out_of_reach_is_not_taken_for_a_sweep_that_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+
+    def gone(path: str) -> bytes:
+        raise OutOfReachError(path)
+
+    monkeypatch.setattr(store.files, "read", gone)
+    with pytest.raises(OutOfReachError):
+        registered(store, ["one"])
