@@ -152,7 +152,8 @@ class JobQueue:
         self.widths.measured[name] = calibration
         trials = [trial for trial in self.spec.trials if trial.signature == job.signature]
         for line in self.widths.lines(trials or self.spec.middles):
-            say(line) if calibration else warn(f"{line} ({reason})")
+            text = f"{self.spec.name}: {line}"
+            say(text) if calibration else warn(f"{text} ({reason})")
         self._jobs = chain(self._jobs, self._plan(self._states, trials).jobs)
 
     def update(self, rows: Iterable[RowProgress]) -> list[str]:

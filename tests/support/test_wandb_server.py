@@ -32,7 +32,7 @@ def begin(tmp_path: Path) -> Callable[..., Any]:
     """Open a run."""
 
     def open_run(run_id: str, project: str = "p", **options: Any) -> Any:
-        settings = wandb.Settings(silent=True, console="off", finish_timeout=30, finish_timeout_raises=True)
+        settings = wandb.Settings(silent=True, console="off", finish_timeout=120, finish_timeout_raises=True)
         for key, value in options.pop("settings", {}).items():
             setattr(settings, key, value)
         folder = tempfile.mkdtemp(dir=tmp_path)
@@ -174,7 +174,7 @@ def test_a_killed_run_is_resumed_where_its_history_ends(
 @pytest.mark.parametrize("fault", ["500", *(pytest.param(f, marks=pytest.mark.long) for f in ("429", "hang", "lost"))])
 def test_a_run_survives_a_fault_of_the_server(fault: str, wandb_server: Wandb, begin: Callable[..., Any]) -> None:
     """Each epoch once, although requests are refused, never answered, or carried out without an answer."""
-    settings = {"x_file_stream_retry_wait_min_seconds": 0.1, "x_graphql_retry_wait_min_seconds": 0.1}
+    settings = {f"x_{what}_retry_wait_min_seconds": 0.1 for what in ("file_stream", "file_transfer", "graphql")}
     live = begin("a", settings=settings)
     for epoch in (1, 2, 3):
         live.log({"epoch": epoch}, step=epoch)
