@@ -60,7 +60,7 @@ class RowProgress:
 
 
 def measurement_name(signature: str, width: int | None, *, is_shared: bool) -> str:
-    """By which a measurement is kept: its signature, its K where that is fixed, and whether a share was measured."""
+    """By which a measurement is kept: its signature, its K if that is fixed, and whether a share was measured."""
     return signature + ("" if width is None else f"-{width}") + ("-shared" if is_shared else "")
 
 
@@ -71,7 +71,7 @@ class CalibrationJob:
     store: str
     signature: str
     config: Mapping[str, Any]  # canonical, of one of its trials
-    width: int | None  # K where it is fixed
+    width: int | None  # K if it is fixed
     is_shared: bool  # whether the share of the GPU is to be measured
     device: str = "cpu"
     data: str = ""

@@ -51,10 +51,10 @@ def measure_widths(
 ) -> Curve | None:
     """Time a few steps of stacks of K = 1, 2, 4, ... copies of a trial, or of the `fixed` K alone.
 
-    None where `stop`, read between steps, said so.
+    None if `stop`, read between steps, said so.
 
-    It ends where a wider stack would not fit into the free memory, or take longer than `LIMIT_SECONDS` in all, and
-    where doubling K twice has not made a row faster. K is compared with the best so far in alternating rounds, in
+    It ends if a wider stack would not fit into the free memory, or take longer than `LIMIT_SECONDS` in all, and
+    if doubling K twice has not made a row faster. K is compared with the best so far in alternating rounds, in
     seconds of the processor if one thread computes, so that other processes change neither.
     """
     task = _prepare(config, device, data, threads)
@@ -125,13 +125,13 @@ class _TimedStack:
         self.memory = max(0, _memory_in_use(device, peak=True) - before)
 
     def seconds(self) -> float | None:
-        """Of one row and step; None where it was stopped."""
+        """Of one row and step; None if it was stopped."""
         began = self._clock()
         result = self._runner.run(1, 0, self._stop)
         return None if result is None else (self._clock() - began) / result.steps / self._width
 
     def beside(self, other: _TimedStack | None) -> tuple[float, float] | None:
-        """The least seconds of `other` and of this one, in alternating rounds; None where they were stopped."""
+        """The least seconds of `other` and of this one, in alternating rounds; None if they were stopped."""
         began = time.monotonic()
         times: list[tuple[float, float]] = []
         while len(times) < ROUNDS or time.monotonic() - began < ROUND_SECONDS:
@@ -155,7 +155,7 @@ def measure_shares(
 ) -> dict[int, float]:
     """Rows and steps a second of 1, 2, 4, ... stacks side by side on one device, each of the curve's best K.
 
-    They are processes of their own. It ends where they would not fit into the memory, would not have cores of their
+    They are processes of their own. It ends if they would not fit into the memory, would not have cores of their
     own, or are no faster than half as many. Raises what a process by itself raises.
     """
     rates: dict[int, float] = {}

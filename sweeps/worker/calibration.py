@@ -13,7 +13,7 @@ from polysweep.trainer.device import kind_of_device
 
 
 def calibrate(job: CalibrationJob, stop: Callable[[], bool] = lambda: False) -> Calibration | None:
-    """The measurement of the job's signature on this device; None where `stop` said so.
+    """The measurement of the job's signature on this device; None if `stop` said so.
 
     A measurement is made once for a kind of device: later launches, and those that run now, take it from the Store.
     """
