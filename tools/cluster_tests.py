@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 ROOT: Final = Path(__file__).resolve().parent.parent
 GROUPS: Final = {
     "nodes": ("tests/support/test_cluster_net.py", "tests/system/test_cluster.py"),
-    "bad input": ("tests/sweeps/cluster",),
+    "refusals": ("tests/sweeps/cluster",),
     "chaos": ("tests/system/test_chaos_at_scale.py::test_sweeps_on_a_cluster_survive_their_nodes",),
     "upgrade": ("tests/system/test_upgrade.py",),
     "slurm": ("tests/system/test_slurm.py",),
