@@ -13,7 +13,7 @@ from polysweep.trainer.errors import ConfigError, UserError
 
 
 def check_device(device: str) -> None:
-    """Raise `UserError` with the devices that there are where `device` is none of them."""
+    """Raise `UserError` with the devices that there are if `device` is none of them."""
     if device == "cpu":
         return
     import torch
@@ -43,7 +43,7 @@ def missing_cuda() -> str:
 
 
 def check_precision(precision: str, device: str) -> None:
-    """Raise `ConfigError` where the device does not have the precision."""
+    """Raise `ConfigError` if the device does not have the precision."""
     if precision in ("float32", "float64"):
         return
     import torch

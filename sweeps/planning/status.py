@@ -34,9 +34,12 @@ def status_of(sweep: Sweep, store: Store, records: dict[str, Mapping[str, Any]] 
     with_values = [t for t in sweep.trials if states[t.trial_id].state not in _WITHOUT_VALUE]
     best, stalled = _results(metric, store, with_values, records)
 
+    measured = {t.signature: width for t in sweep.trials if (width := states[t.trial_id].width)}
+
     def width_of(trial: SweepTrial) -> int:
-        """K as recorded, else as planned."""
-        return states[trial.trial_id].width or trial.width or (settings.seeds if settings.by_points else 1)
+        """K as recorded, else as planned, else as measured by the launch: that of its signature's other trials."""
+        planned = trial.width or measured.get(trial.signature)
+        return states[trial.trial_id].width or planned or (settings.seeds if settings.by_points else 1)
 
     stacks = stacks_of(sweep.trials, states, width_of)
     proposals = max(0, settings.points - store.search.proposals(sweep.name)) if settings.points else 0

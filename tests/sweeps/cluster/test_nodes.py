@@ -49,6 +49,15 @@ def test_a_node_that_cannot_write_or_reach_the_store_says_why(tmp_path: Path, mo
     assert not elsewhere.exists(), "a node that does not see the Store makes none"
 
 
+def test_a_node_with_a_gpu_that_torch_cannot_use_is_refused_only_if_gpus_are_asked_for(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.files.write(".probe-1", b"")
+    answer = {**_hello(store.root, ".probe-1", "")(), "cuda": "libcuda.so.1 is not found"}
+    assert _problem(answer, store, "offline", True) == "has a GPU that torch cannot use: libcuda.so.1 is not found"
+    assert _problem(answer, store, "offline", False) == ""
+    assert _problem({**answer, "cuda": ""}, store, "offline", True) == ""
+
+
 def test_a_node_answers_whether_it_has_the_working_directory(tmp_path: Path) -> None:
     assert _hello(str(tmp_path), ".probe-1", str(tmp_path))()["folder"]
     assert not _hello(str(tmp_path), ".probe-1", str(tmp_path / "elsewhere"))()["folder"]

@@ -69,3 +69,13 @@ def test_a_look_reads_each_record_once_and_the_next_one_none_of_a_trial_that_has
     assert {trial_id: reads[trial_id] for trial_id in ids(spec)} == {first: 1, second: 1, third: 2, fourth: 1}
     assert (before["counts"]["finished"], after["counts"]["finished"], after["stalled"]) == (1, 3, 2)
     assert after == status_of(sweep, Store(str(tmp_path))), "as a first look"
+
+
+def test_trials_that_wait_while_k_was_measured_count_as_stacks_of_the_k_that_the_others_have(tmp_path: Path) -> None:
+    """The launch's sweep.json is from before the measurement."""
+    store, spec = Store(str(tmp_path)), spec_of(seeds=4)
+    store.write_sweep(spec)
+    before = status_of(store.launched("tiny"), store)["estimate"]["stacks"]
+    for trial_id in ids(spec)[:4]:
+        store.write_record(trial_id, {"outcome": "finished", "width": 4, "epoch": 1, "stalled": False, "extremes": {}})
+    assert (before, status_of(store.launched("tiny"), store)["estimate"]["stacks"]) == (8, 1)
