@@ -29,7 +29,7 @@ def torch_problem(target: str, version: str, cuda: str | None, allow_cuda: bool)
 
 
 def image_info(target: str, requirements: Path, commit: str, dirty: str) -> dict[str, str | bool]:
-    """What the image is; `ValueError` where a build argument is missing or wrong."""
+    """What the image is; `ValueError` if a build argument is missing or wrong."""
     if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", commit):
         raise ValueError(f"COMMIT={commit!r}: expected --build-arg COMMIT=$(git rev-parse HEAD)")
     if dirty not in {"true", "false"}:

@@ -195,7 +195,7 @@ def send_run(run: Run, history: Sequence[Mapping[str, Any]], outcome: str, folde
 
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
-    """What a call returns or raises; `TimeoutError` where it takes longer, and it is then left to itself."""
+    """What a call returns or raises; `TimeoutError` if it takes longer, and it is then left to itself."""
     result: list[T] = []
     raised: list[BaseException] = []
 

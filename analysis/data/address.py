@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_filter(text: str | None) -> dict[str, Any]:
-    """The filter of `--filter`: W&B's own, a JSON object. Raises `UserError` where it is none."""
+    """The filter of `--filter`: W&B's own, a JSON object. Raises `UserError` if it is none."""
     if text is None:
         return {}
     try:

@@ -164,7 +164,7 @@ def _fetch(
 
 
 def _require_steps(address: Address, run: str, history: pa.Table) -> None:
-    """Raise `UserError` where the steps of a history are no numbers: nothing could be said of its order."""
+    """Raise `UserError` if the steps of a history are no numbers: nothing could be said of its order."""
     kind = history["_step"].type if "_step" in history.column_names else pa.int64()
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise UserError(unreadable(address, run, "its _step is not a number"))

@@ -155,7 +155,7 @@ class Project:
                 return
 
     def _run(self, node: Mapping[str, Any]) -> RemoteRun:
-        """A run of a page. Raises `UserError` where what the server says of it cannot be read."""
+        """A run of a page. Raises `UserError` if what the server says of it cannot be read."""
         try:
             return _run(node)
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -58,7 +58,7 @@ class Request:
 def pulled_of(address: Address, request: Request, cached: Cached) -> RunSet:
     """The frames of what a pull has fetched.
 
-    Raises `UserError` where the request names what no run has, and where a finished trial lacks rows.
+    Raises `UserError` if the request names what no run has, and if a finished trial lacks rows.
     """
     fetched = _Fetched(address, request, cached)
     return _of_project(fetched) if fetched.sweep is None else _of_sweep(fetched, fetched.sweep)

@@ -67,7 +67,7 @@ def perturbed(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def require_history(selection: Selection) -> None:
-    """Raise `UserError` where no trial has an epoch to show: neither a result nor an end."""
+    """Raise `UserError` if no trial has an epoch to show: neither a result nor an end."""
     runs = selection.pulled.runs
     if not runs["best_epoch"].notna().any() and not runs["outcome"].isin(["diverged", "failed", "stopped"]).any():
         raise UserError(f"sweep {selection.pulled.protocol.name!r}: no trial has finished an epoch yet")

@@ -67,7 +67,7 @@ def write(all_figures: Iterable[NamedFigure], folder: Path, kinds: Sequence[str]
 
     Names that differ in upper and lower case alone are one file to some systems: the second gets a number.
 
-    Raises `UserError` where the folder cannot be written.
+    Raises `UserError` if the folder cannot be written.
     """
     paths: list[Path] = []
     used: set[str] = set()

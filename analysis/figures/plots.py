@@ -40,7 +40,7 @@ def plot_robustness(
     is a level across the axes; if no run has one, each line is a point. `published` has the columns rho, scheduler,
     mean and std, in percent for an accuracy: thin grey-edged lines beside ours.
 
-    Raises `UserError` where two cells of a line share a radius: they are of several tables.
+    Raises `UserError` if two cells of a line share a radius: they are of several tables.
     """
     ax, fields = axes_of(ax), names_of(lines)
     require_one_each(cells, [*fields, "rho"], "plot_robustness")
@@ -86,7 +86,7 @@ def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes | Non
 
 
 def _require_one_cell_each(candidates: pd.DataFrame, x: str) -> None:
-    """Raise `UserError` where the candidates of a radius, and of an `x` that is not tuned, are of several cells."""
+    """Raise `UserError` if the candidates of a radius, and of an `x` that is not tuned, are of several cells."""
     if "rank" not in candidates:
         return
     first = candidates[candidates["rank"] == 1]
@@ -113,7 +113,7 @@ def best_at(candidates: pd.DataFrame, x: str) -> tuple[pd.DataFrame, int]:
 def plot_heatmap(cells: pd.DataFrame, metric: str, ax: Axes | None = None, x: str = "gamma_b", y: str = "rho") -> Axes:
     """Mean of the metric over `x` and `y`; a square says how many of its seeds have finished where not all have.
 
-    Raises `UserError` where two cells share a square.
+    Raises `UserError` if two cells share a square.
     """
     ax = axes_of(ax)
     require_one_each(cells, [x, y], "plot_heatmap")

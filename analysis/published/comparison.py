@@ -85,7 +85,7 @@ def compare(
     the top-1 or the top-5 of the set by which the sweep selects. `where` picks cells by other fields that vary, such as
     `{"gamma_b": "1.0"}`.
 
-    Raises `UserError` where no cell matches, where several match one published cell, and for an unknown field.
+    Raises `UserError` if no cell matches, if several match one published cell, and for an unknown field.
     """
     printed = published.cells.to_dict("records")
     readings = {

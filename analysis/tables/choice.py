@@ -148,7 +148,7 @@ def _rescored(pulled: RunSet, metric: str, by: str, maximal: bool) -> dict[str, 
 
 
 def _require_alike(members: Sequence[Mapping[str, Any]], cell: Sequence[str]) -> None:
-    """Raise `UserError` where the runs of one candidate may not be averaged."""
+    """Raise `UserError` if the runs of one candidate may not be averaged."""
     finished = [run for run in members if run["outcome"] == "finished"]
     for name, what in (("epoch", "epochs"), ("numerics", "NUMERICS")):
         values = {run[name] for run in finished if run[name] is not None}

@@ -156,7 +156,7 @@ def row_verdicts(selection: Selection, cells: pd.DataFrame, layout: Layout | Non
     of the table: at most one table in twenty tells any two cells apart that are equal. A row with an undecided cell has
     no verdict and no mark.
 
-    Raises `UserError` where the cells are of several tables (`subtables`): two would stand at one place.
+    Raises `UserError` if the cells are of several tables (`subtables`): two would stand at one place.
     """
     layout = layout or Layout.of(selection)
     if selection.is_maximal is None:

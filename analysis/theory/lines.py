@@ -22,7 +22,7 @@ NOT_OF_THE_PROBLEM: Final = ("task_options.record_every", "task_options.check")
 def lines_of(selection: Selection) -> list[MethodCurve]:
     """The chosen configuration of every cell of which a run has ended.
 
-    Raises `UserError` where a task is not convex with known constants, where the sweep was not run with the columns of
+    Raises `UserError` if a task is not convex with known constants, if the sweep was not run with the columns of
     one, and where a radius is above 1/L of its theorem.
     """
     runs = selection.pulled.runs

@@ -14,7 +14,7 @@ from polysweep.trainer.errors import UserError, expected
 
 
 def import_sweep(file: Path, out: Path | None, settings: Sequence[str], *, force: bool = False) -> None:
-    """Print the spec of a file, or write it to `out`. Raises `UserError` where that would replace a file."""
+    """Print the spec of a file, or write it to `out`. Raises `UserError` if that would replace a file."""
     values = read_settings(settings)
     for name in values:
         if name not in TrialConfig.model_fields:

@@ -167,7 +167,7 @@ def _is_old(entry: os.DirEntry[str]) -> bool:
 
 
 def check_mounted(root: str) -> None:
-    """Raise `StoreError` where this process runs in an image and nothing is mounted at the folder or above it."""
+    """Raise `StoreError` if this process runs in an image and nothing is mounted at the folder or above it."""
     from polysweep.sweeps.store.provenance import image
 
     folder = Path(root).resolve()

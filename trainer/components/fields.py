@@ -23,7 +23,7 @@ def fields_read(parts: Mapping[str, Component]) -> dict[str, Any]:
 
 
 def require_together(parts: Mapping[str, Component], values: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` where two of the components are not made for each other."""
+    """Raise `ConfigError` if two of the components are not made for each other."""
     for kind, other, valid in (
         ("task", "model", parts["task"].models),
         ("optimizer", "scheduler", parts["optimizer"].schedulers),

@@ -110,7 +110,7 @@ def _entry_points(kind: str) -> dict[str, str]:
 def _own(kind: str, name: str, target: str) -> Component:
     """The component that a user's own part declares.
 
-    Raises `ConfigError` where it cannot be imported or lacks something.
+    Raises `ConfigError` if it cannot be imported or lacks something.
     """
     if not _PATH.fullmatch(target):
         raise ConfigError(

@@ -102,7 +102,7 @@ class Wrapping:
 
     @cached_property
     def call(self) -> Call:
-        """How its step is taken. Raises `ConfigError` where neither its signature nor `wrap` says it."""
+        """How its step is taken. Raises `ConfigError` if neither its signature nor `wrap` says it."""
         if self.asked_call:
             return self.asked_call
         if hasattr(self.optimizer, "first_step") and hasattr(self.optimizer, "second_step"):
@@ -125,7 +125,7 @@ class Wrapping:
         return needed
 
     def component(self, target: str, family: str) -> Component:
-        """What a config has to know of it. Raises `ConfigError` where the class cannot be used."""
+        """What a config has to know of it. Raises `ConfigError` if the class cannot be used."""
         for name, argument in self.fields.items():
             if name not in FIELDS:
                 raise ConfigError("optimizer", f"wrap({self.name}, fields=...): {expected(name, FIELDS)}")

@@ -39,7 +39,7 @@ def is_lower_bound(value: float, problem: Problem, batch_size: int) -> bool:
 
 
 def require_covered(config: TrialConfig) -> None:
-    """Raise `ConfigError` where a convex task, its batches, its scheduler and its radius do not fit together."""
+    """Raise `ConfigError` if a convex task, its batches, its scheduler and its radius do not fit together."""
     problem = problem_for(config)
     if config.val_fraction:
         raise ConfigError("val_fraction", f"{config.val_fraction}: {config.task} has nothing to hold out")

@@ -235,7 +235,7 @@ def logistic(n: int, d: int, flipped: float, *, problem_seed: int, **_shared: An
 
 
 def problem_of(task: str, options: Mapping[str, Any]) -> Problem:
-    """The problem of a convex task; raises `ConfigError` where the options make none."""
+    """The problem of a convex task; raises `ConfigError` if the options make none."""
     return _problem(task, json.dumps(dict(options), sort_keys=True))
 
 

@@ -58,7 +58,7 @@ _CASTING: Final[dict[type[nn.Module], type[nn.Module]]] = {
 def use_bfloat16(module: nn.Module, name: str, *, stacked: bool) -> None:
     """Make the module's products bfloat16: its layers take the class of the same name here.
 
-    `stacked` is whether it will run under vmap. Raises `ConfigError` where the module, called `name`, has parameters
+    `stacked` is whether it will run under vmap. Raises `ConfigError` if the module, called `name`, has parameters
     in a layer of another kind.
     """
     for layer in module.modules():

@@ -181,7 +181,7 @@ class Stack:
     def load_row(self, row: int, state: Mapping[str, Any]) -> None:
         """Put `row_state` back.
 
-        Raises `ValueError` where a tensor is missing that the row's own optimizer or scheduler remembers now: it is
+        Raises `ValueError` if a tensor is missing that the row's own optimizer or scheduler remembers now: it is
         another version of it that made the checkpoint.
         """
         self.theta[row] = state["theta"]

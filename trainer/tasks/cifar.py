@@ -56,7 +56,7 @@ class Cifar:
 
         Normalised by the constants `MEAN` and `STD`. `val_fraction` of the training set is held out, stratified.
 
-        Raises `DataError` where the data is missing or damaged.
+        Raises `DataError` if the data is missing or damaged.
         """
         import torch
 
@@ -78,7 +78,7 @@ class Cifar:
     def prepare(self, data: Path) -> None:
         """Decode the data, or download it, where that has not been done yet. Imports torch only for that.
 
-        Raises `DataError` where the data is missing or damaged.
+        Raises `DataError` if the data is missing or damaged.
         """
         self._arrays(data)
         self._remove_leftovers(_writable(data))
@@ -202,7 +202,7 @@ def _save(path: Path, array: NDArray[Any]) -> None:
 
 
 def _check(path: Path, md5: str, remedy: str) -> None:
-    """Raise `DataError` where the file is missing or its MD5 is another."""
+    """Raise `DataError` if the file is missing or its MD5 is another."""
     try:
         digest = md5_of(path)
     except OSError as error:

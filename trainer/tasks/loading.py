@@ -21,7 +21,7 @@ from polysweep.trainer.tasks.supervised import WithTestSet
 def load_task(config: TrialConfig, data: str | Path = "", device: torch.device | str = "cpu") -> Task:
     """The config's task with its data on `device`; loaded once per process, so that reused workers share it.
 
-    `data` is the folder of the data sets. Raises `ConfigError` where a batch is larger than the training set.
+    `data` is the folder of the data sets. Raises `ConfigError` if a batch is larger than the training set.
     """
     options = tuple(sorted(config.task_options.items()))
     task = _load(config.task, str(data), config.val_fraction, options, torch.device(device), config.precision)
@@ -48,7 +48,7 @@ def _load(
 
 
 def _check_own(name: str, task: Any, val_fraction: float) -> None:
-    """Raise `ConfigError` where a user's task is not what the trainer takes."""
+    """Raise `ConfigError` if a user's task is not what the trainer takes."""
     if not isinstance(task, WithTestSet):
         kind = type(task).__name__
         raise _refused(name, f" gives a {kind}, expected a polysweep.Classification, Regression or Supervised")

@@ -106,7 +106,7 @@ def split(rows: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """`rows` without `size` of them, and those: the same on every call and platform, stratified by integer labels.
 
     Shuffled, sorted by class, and every (n / size)-th held out, so that each class gives its share to within one.
-    Raises `ConfigError` where a class, or all, would be empty on either side.
+    Raises `ConfigError` if a class, or all, would be empty on either side.
     """
     order = rows[torch.randperm(len(rows), generator=stream(0, "split", size))]
     if not 0 < size < len(order):
