@@ -1,4 +1,7 @@
-"""The image of the target cpu, built without a hub: what is in it, and the commands in it. Takes minutes."""
+"""The image of the target cpu, built without a hub: what is in it, and the quickstart in it. Takes minutes.
+
+`IMAGE_TARGET=cuda` in the environment tries the other target, whose wheels are 4 GB; it needs no GPU.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,14 @@ from tests.support.docker import (
     try_in,
     unwanted,
 )
+from tests.support.project import ROOT
 from tests.support.results import records
 
-CPU = image_name("cpu")
+TARGET = os.environ.get("IMAGE_TARGET", "cpu")
+IMAGE = image_name(TARGET)
+LOCK = DOCKER / f"requirements-{TARGET}.txt"
+LARGEST = {"cpu": 1.5e9, "cuda": 6e9}  # bytes
+NO_GPU = {"cpu": "is a build without CUDA", "cuda": "libcuda.so.1, the library of NVIDIA's driver, is not found"}
 
 
 class PrivateIndex(SimpleHTTPRequestHandler):
@@ -98,16 +106,16 @@ class Built:
     output: str
 
     def run(self, *command: str, mounts: tuple[str, ...] = ()) -> str:
-        return run_in(self.storage, CPU, *command, mounts=mounts)
+        return run_in(self.storage, IMAGE, *command, mounts=mounts)
 
     def refused(self, *command: str, mounts: tuple[str, ...] = ()) -> str:
         """The one line with which a command ends that the user has to change."""
-        done = try_in(self.storage, CPU, *command, mounts=mounts)
+        done = try_in(self.storage, IMAGE, *command, mounts=mounts)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stdout + done.stderr
         return done.stderr
 
     def inspect(self) -> dict[str, Any]:
-        (image,) = json.loads(call("podman", *self.storage, "inspect", CPU).stdout)
+        (image,) = json.loads(call("podman", *self.storage, "inspect", IMAGE).stdout)
         return dict(image)
 
 
@@ -117,9 +125,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     need_tools()
     folder = tmp_path_factory.mktemp("images")
     password = secrets.token_hex(16)
-    fetch_wheels(folder / "wheels", "cpu")
+    fetch_wheels(folder / "wheels", TARGET)
     with image_storage(folder) as storage, private_index(folder / "wheels", folder, password) as secret:
-        done = build(storage, build_base(storage, folder), "cpu", secret)
+        done = build(storage, build_base(storage, folder), TARGET, secret)
         yield Built(storage, folder, password, secret, done.stdout + done.stderr)
 
 
@@ -139,7 +147,7 @@ def test_nothing_that_the_build_needed_is_kept(built: Built) -> None:
     search = call("grep", "-rlaF", *patterns, built.folder / "root", check=False)
     assert (search.returncode, search.stdout) == (1, "")
     assert built.password not in built.output
-    for layer in layers(built.storage, CPU):
+    for layer in layers(built.storage, IMAGE):
         assert unwanted(layer) == []
     assert not re.search("://[^/]*@|token=|password", json.dumps(built.inspect()), re.IGNORECASE)
 
@@ -150,14 +158,10 @@ def test_the_image_says_what_it_is_and_is_below_its_limit(built: Built) -> None:
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image["Labels"].items()}
     assert (labels["title"], labels["version"]) == ("polysweep", polysweep.__version__)
     assert labels["revision"] == call("git", "rev-parse", "HEAD").stdout.strip()
-    assert image["Healthcheck"]["Test"] == [
-        "CMD",
-        "/opt/polysweep/healthy",
-    ]
-    assert image["Size"] < 1.5e9
+    assert image["Healthcheck"]["Test"] == ["CMD", "/opt/polysweep/healthy"]
+    assert image["Size"] < LARGEST[TARGET]
     assert built.run("/opt/polysweep/healthy") == ""
-    lock = (DOCKER / "requirements-cpu.txt").read_text()
-    assert built.run("cat", "/opt/polysweep/requirements.txt") == lock
+    assert built.run("cat", "/opt/polysweep/requirements.txt") == LOCK.read_text()
     assert built.run("id", "-u").strip() == str(USER)
     assert built.run("ray", "--version").startswith("ray, version ")
     refused = "import errno, sys\ntry: open('/work/x', 'w')\nexcept OSError as e: print(errno.errorcode[e.errno])"
@@ -165,27 +169,27 @@ def test_the_image_says_what_it_is_and_is_below_its_limit(built: Built) -> None:
 
 
 @pytest.mark.long
-def test_the_commands_run_in_it(built: Built, tmp_path: Path) -> None:
-    spec = {"task": "digits", "model": "mlp", "optimizer": "usam", "scheduler": "polyak", "epochs": 1}
-    parameters = {name: {"value": value} for name, value in spec.items()} | {"rho": {"values": [0.1, 0.2]}}
-    (tmp_path / "spec.yaml").write_text(json.dumps({"name": "in-image", "parameters": parameters, "seeds": 1}))
-    mounts = (*a_store(tmp_path), f"{tmp_path}/spec.yaml:/work/spec.yaml:ro")
-    assert "in-image: 2 finished" in built.run("polysweep", "launch", "spec.yaml", "--wandb", "offline", mounts=mounts)
+def test_the_quickstart_runs_in_it(built: Built, tmp_path: Path) -> None:
+    """As its user, with a read-only root, no capability and no network."""
+    mounts = (*a_store(tmp_path), f"{ROOT}/sweeps/specs:/work:ro")
+    launch = "polysweep launch quickstart.yaml --wandb offline"
+    assert "quickstart: 72 finished" in built.run(*launch.split(), mounts=mounts)
+    assert "nothing to start, all 72 trials have ended" in built.run(*launch.split(), mounts=mounts)
     for command in (
-        "polysweep table in-image --rows rho", "polysweep status in-image",
-        "polysweep plot in-image --out /tmp/plots --kinds pdf", "polysweep report in-image --out /tmp/report.html",
+        "polysweep table quickstart", "polysweep status quickstart",
+        "polysweep plot quickstart --out /tmp/plots", "polysweep report quickstart --out /tmp/report.html",
     ):  # fmt: skip
         assert built.run(*command.split(), mounts=mounts), command
 
     results = records(tmp_path / "store")
-    assert [record["outcome"] for record in results.values()] == ["finished", "finished"]
+    assert [record["outcome"] for record in results.values()] == ["finished"] * 72
     commit = call("git", "rev-parse", "HEAD").stdout.strip()
     dirty = bool(call("git", "status", "--porcelain").stdout)
-    lock = hashlib.sha256((DOCKER / "requirements-cpu.txt").read_bytes()).hexdigest()
+    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     for record in results.values():
-        assert record["provenance"]["image"] == {"commit": commit, "dirty": dirty, "lock": lock, "target": "cpu"}
+        assert record["provenance"]["image"] == {"commit": commit, "dirty": dirty, "lock": lock, "target": TARGET}
         assert record["provenance"]["commit"].startswith(commit)
-        assert record["provenance"]["versions"]["torch"] == str(locked(DOCKER / "requirements-cpu.txt")["torch"][0])
+        assert record["provenance"]["versions"]["torch"] == str(locked(LOCK)["torch"][0])
 
 
 CIFAR_PART = """
@@ -225,11 +229,11 @@ def test_what_a_container_lacks_is_one_line(built: Built, tmp_path: Path) -> Non
     mounts = a_store(tmp_path, owner=0)
     assert f"this process is user {USER} of group {USER}" in built.refused(*train, mounts=mounts)
     os.chown(tmp_path / "store", USER, USER)
-    assert "is a build without CUDA" in built.refused(*train, "--device", "cuda", mounts=mounts)
+    assert NO_GPU[TARGET] in built.refused(*train, "--device", "cuda", mounts=mounts)
 
 
 @pytest.mark.long
 def test_two_builds_of_a_commit_have_the_same_layers(built: Built) -> None:
     before = built.inspect()["RootFS"]["Layers"]
-    build(built.storage, "localhost/base:bookworm", "cpu", built.secret, "--no-cache")
+    build(built.storage, "localhost/base:bookworm", TARGET, built.secret, "--no-cache")
     assert built.inspect()["RootFS"]["Layers"] == before
