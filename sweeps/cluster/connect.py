@@ -18,6 +18,7 @@ from polysweep.sweeps.cluster.access import answers, check_launch
 from polysweep.sweeps.cluster.nodes import check_nodes
 from polysweep.sweeps.cluster.submit import own_names
 from polysweep.sweeps.commands.launch import start, use_wandb_settings
+from polysweep.sweeps.console import warn
 from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.scheduling.driver import LaunchResult, launch
 from polysweep.sweeps.scheduling.ray_environment import passed_on
@@ -33,6 +34,10 @@ from polysweep.trainer.text import last_line
 
 JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """The variable that a driver has that is a Ray Job."""
+FORK_DIED: Final = "Starting Ray client server failed"
+"""What Ray says if the process that a head forks for a client dies at once: gRPC's race, ray-project/ray#63202."""
+CONNECTIONS: Final = 4
+"""How often a connection is tried that ends so: on a new head one in two does, on an older one in twenty."""
 ON_HEAD_SECONDS: Final = 12.0
 """How long a driver on the head may take to stop cleanly."""
 
@@ -118,10 +123,24 @@ def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
         if modules := [str(path) for path in own_modules(own_names(spec))]:
             environment["py_modules"] = modules
     try:
-        ray.init(address, runtime_env=environment, log_to_driver=True, logging_level=logging.ERROR)
-    except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
-        raise UserError(f"--address {address}: {cause_of(error)}") from None
-    try:
+        _connect(address, environment)
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str, environment: dict[str, Any]) -> None:
+    """`ray.init`. Raises `UserError` if it fails."""
+    for left in reversed(range(CONNECTIONS)):
+        try:
+            ray.init(address, runtime_env=environment, log_to_driver=True, logging_level=logging.ERROR)
+            return
+        except (ConnectionError, ray.exceptions.RayError, RuntimeError) as error:
+            cause = cause_of(error)
+            if not left or FORK_DIED not in cause:
+                raise UserError(f"--address {address}: {cause}") from None
+        ray.shutdown()
+        warn(
+            f"--address {address}: Ray's server for this client died as it started; trying again. With "
+            "GRPC_ENABLE_FORK_SUPPORT=false in the environment of the head's `ray start` it does not"
+        )

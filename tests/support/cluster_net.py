@@ -244,6 +244,7 @@ class Cluster:
             mode = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.temp / "token")}
         kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") and not k.lower().endswith("_proxy")}
         home = {"HOME": str(self.temp / "ray"), "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
+        home["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # as in our images
         path = {"PATH": f"{Path(sys.executable).parent}:{kept['PATH']}"}  # finds `python` of a job's entry point
         extra = {} if node == self.laptop else {**self.environment, **self.node_environment.get(node, {})}
         return kept | home | path | (mode if token else {}) | extra

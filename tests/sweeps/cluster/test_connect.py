@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import ray
 
-from polysweep.sweeps.cluster.connect import _drive, start_at
+from polysweep.sweeps.cluster.connect import CONNECTIONS, _connect, _drive, start_at
 from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
@@ -43,3 +44,45 @@ def test_the_head_answers_a_users_error_as_exit_code_and_text(tmp_path: Path) ->
         2,
         "small.yaml:1: a sweep spec is a mapping, not a list: [1]",
     )
+
+
+FORK_DIED = """Initialization failure from server:
+Traceback (most recent call last):
+  File "ray/util/client/server/proxier.py", line 772, in Datapath
+RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err for detailed logs.
+"""
+
+
+@pytest.mark.parametrize(
+    ("failures", "attempts", "error"),
+    [
+        ([], 1, ""),
+        ([FORK_DIED] * 2, 3, ""),
+        ([FORK_DIED] * CONNECTIONS, CONNECTIONS, "Starting Ray client server failed"),
+        (["Version mismatch: the cluster was started with Ray 2.1"], 1, "Version mismatch"),
+    ],
+)
+def test_a_connection_whose_process_on_the_head_dies_as_it_is_forked_is_tried_again(
+    failures: list[str],
+    attempts: int,
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The race in Ray cannot be made to happen: what it raises is raised in its place."""
+    tried = []
+
+    def init(address: str, **_: object) -> None:
+        tried.append(address)
+        if len(tried) <= len(failures):
+            raise ConnectionAbortedError(failures[len(tried) - 1])
+
+    monkeypatch.setattr(ray, "init", init)
+    try:
+        _connect("ray://head:10001", {})
+    except UserError as refusal:
+        assert error and str(refusal).startswith("--address ray://head:10001: ") and error in str(refusal)
+    else:
+        assert not error
+    assert tried == ["ray://head:10001"] * attempts
+    assert capsys.readouterr().err.count("trying again") == attempts - 1
