@@ -77,7 +77,7 @@ class StackTrainable(tune.Trainable):
             os.chdir(config["folder"])
         sys.path += [folder for folder in config["path"] if folder not in sys.path]
         # A batch system sends SIGTERM to every process: Ray's own handler would drop the epochs not stored yet.
-        self._interruption = Interruption(WORKER_SIGNALS)
+        self._interruption = Interruption(WORKER_SIGNALS, is_worker=True)
         self._interruption.start_in_order(self._flush)
 
     def _flush(self) -> None:

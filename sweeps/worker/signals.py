@@ -35,10 +35,11 @@ class Interruption:
 
     _of_process: Interruption | None = None
 
-    def __init__(self, signals: tuple[signal.Signals, ...] = SIGNALS) -> None:
+    def __init__(self, signals: tuple[signal.Signals, ...] = SIGNALS, *, is_worker: bool = False) -> None:
         self.signal = 0
         self.lost = ""  # why the work cannot continue, if something other than a signal ends it
         self._signals = signals
+        self._is_worker = is_worker  # which says nothing: Ray ends every worker by a signal, also one without work
         self.grace = EXIT_SECONDS  # from the first signal to the end of the process
         self._in_order = self._raised = False
         self._ask_to_stop: Callable[[], None] = lambda: None
@@ -193,7 +194,7 @@ class Interruption:
             self._ask_to_stop()
         except Exception as error:
             trouble = f" (cannot ask the workers to stop: {error})"
-        if in_order and not self.lost:
+        if in_order and not self.lost and not self._is_worker:
             with suppress(OSError, RuntimeError, ValueError):
                 print(f"\ninterrupted: saving completed epochs before exiting{trouble}", file=sys.stderr, flush=True)
 

@@ -90,6 +90,7 @@ def test_a_launch_through_the_client_port_runs_on_the_head(
     answer = cluster.run(*command, timeout=300)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "small: 8 finished" in answer.stdout
+    assert "interrupted" not in answer.stdout + answer.stderr, "workers are ended by signals when all is done"
     assert {r["outcome"] for r in records(store).values()} == {"finished"}
     again = cluster.run(*command, timeout=300)
     assert again.returncode == 0 and "nothing to start" in again.stdout

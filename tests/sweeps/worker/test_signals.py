@@ -40,6 +40,24 @@ def test_a_signal_ends_the_command_with_128_and_its_number(begin: Begin, number:
     assert process.wait(30) == 128 + number
 
 
+@pytest.mark.parametrize("is_worker", [False, True])
+def test_a_command_says_that_it_is_interrupted_and_a_worker_does_not(begin: Begin, is_worker: bool) -> None:
+    """Ray ends every worker by a signal when a launch is over, and shows on the laptop what it prints."""
+    body = f"""
+interruption = Interruption(is_worker={is_worker})
+interruption.start_in_order(lambda: None, 10)
+ready()
+while not interruption.signal or any(thread.name != "signals" for thread in threading.enumerate()[1:]):
+    time.sleep(0.01)
+"""
+    process = begin("-c", script(body))
+    assert said(process) == "ready"
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait(30)
+    assert process.stdout is not None
+    assert ("interrupted: saving" in process.stdout.read()) == (not is_worker)
+
+
 def test_a_signal_whose_exception_is_lost_ends_the_command_all_the_same(begin: Begin) -> None:
     """In a destructor Python goes on after it."""
     body = """
