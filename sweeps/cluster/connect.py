@@ -79,7 +79,8 @@ def _on_head(spec: SweepSpec, store: Store, options: LaunchOptions) -> int:
     probe = f".probe-{secrets.token_hex(8)}"
     store.files.write(probe, b"")
     task = ray.remote(num_cpus=0, max_retries=0)(_drive).options(
-        scheduling_strategy=NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
+        name="launch",  # before each line of what it prints
+        scheduling_strategy=NodeAffinitySchedulingStrategy(head["NodeID"], soft=False),
     )
     running = task.remote(spec.text, spec.name, store.root, there, probe)
     try:
