@@ -31,6 +31,7 @@ PACKAGES: Final = {
     "ip": "iproute2", "iptables": "iptables", "mmdebstrap": "mmdebstrap", "buildah": "buildah", "podman": "podman",
     "runc": "runc", "openssl": "openssl", "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client",
     "/usr/lib/podman/netavark": "netavark", "/usr/lib/podman/aardvark-dns": "aardvark-dns",
+    "/usr/libexec/podman/catatonit": "catatonit",
 }  # fmt: skip
 """Debian's package by the program that the tests start."""
 PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"

@@ -15,7 +15,8 @@ from tests.support.cluster_net import APART, OURS
 from tests.support.docker import BIN, DOCKER, USER
 from tests.support.waiting import wait_for
 
-NETAVARK: Final = Path("/usr/lib/podman/netavark")
+HELPERS: Final = ("/usr/lib/podman/netavark", "/usr/lib/podman/aardvark-dns", "/usr/libexec/podman/catatonit")
+"""Of podman, which Debian only recommends with it: for networks, their names, and process 1 of a container."""
 TOOLS: Final = ("podman", "runc", "iptables", "unshare", "nsenter")
 HOLD: Final = "mount -t tmpfs tmpfs /run; ip link set lo up; echo ready; exec sleep infinity"
 CONF: Final = """
@@ -34,7 +35,8 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 def missing() -> list[str]:
     """What this machine lacks for it."""
     lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
-    return [*lacking, *([] if NETAVARK.exists() else ["netavark"]), *([] if os.geteuid() == 0 else ["root"])]
+    lacking += [Path(helper).name for helper in HELPERS if not Path(helper).exists()]
+    return [*lacking, *([] if os.geteuid() == 0 else ["root"])]
 
 
 @dataclass
