@@ -83,7 +83,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/theory.py
 	$(BIN)/python benchmarks/calibration.py
 
-gpu-check: .venv/installed-dev  ## whether all is well on this machine's GPU, and how fast: a report to paste, in under five minutes
+gpu-check: .venv/installed-dev  ## whether all is well on this machine's GPU, and how fast: a report to paste
 	$(BIN)/python benchmarks/gpu_check.py
 
 architecture: .venv/installed-dev  ## the picture of the rooms, from the imports

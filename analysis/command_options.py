@@ -32,7 +32,7 @@ PublishedOption = Annotated[
     str | None, typer.Option("--published", help="Published numbers beside ours: cifar, or a CSV file.")
 ]
 SeedsOption = Annotated[
-    int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, where the CSV does not say.")
+    int, typer.Option("--published-seeds", min=2, help="Seeds behind a published mean, if the CSV does not say.")
 ]
 WhereOption = Annotated[
     list[str] | None, typer.Option("--where", help="FIELD=VALUE, of a field that varies besides the published ones.")

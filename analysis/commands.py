@@ -103,7 +103,7 @@ def table(
     format_: Annotated[str, typer.Option("--format", help="markdown, latex, csv or html.")] = "markdown",
     all_: AllOption = False,
 ) -> None:
-    """Print mean +- std tables: n where a cell is not complete, what was chosen from how many runs, what is shown.
+    """Print mean +- std tables: n if a cell is not complete, what was chosen from how many runs, what is shown.
 
     Of a random or bayes search without tuned parameters: a leaderboard of its points, and which parameters mattered.
     """

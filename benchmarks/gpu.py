@@ -6,7 +6,7 @@ matrix rate, bytes over the measured bandwidth. `benchmarks/gpu_check.py` has it
 
     python benchmarks/gpu.py [--device cuda] [--steps 50] [--widths 2 4 8 16 32]
 
-Takes less than five minutes on one GPU. `--device cpu --steps 2 --batch 8 --widths 2` runs all of it in small.
+Is meant to take less than five minutes on a GPU. `--device cpu --steps 2 --batch 8 --widths 2` runs all of it in small.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
     python benchmarks/gpu_check.py [--device cuda]
 
-Takes less than five minutes on one GPU. `--device cpu` runs all of it in small.
+Is meant to take less than five minutes on one GPU. `--device cpu` runs all of it in small.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/opt/venv/bin/python
-"""`healthy` exits with 0 where the node of Ray in this container says that it is well. No token is needed.
+"""`healthy` exits with 0 if the node of Ray in this container reports that it is healthy. No token is needed.
 
 `healthy head` and `healthy worker` say which node that is. Without either it is the one that `ray start` runs here;
-where none does, the container runs one command, which is well as long as it runs.
+if none runs, the container runs one command, and counts as healthy while that runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PATHS = {"head": "/api/gcs_healthz", "worker": "/api/local_raylet_healthz"}
 
 
 def ray_start(processes: Path = Path("/proc")) -> list[str] | None:
-    """The arguments of this container's `ray start`; None where none runs."""
+    """The arguments of this container's `ray start`; None if none runs."""
     for path in processes.glob("[0-9]*/cmdline"):
         try:
             command = path.read_text(errors="replace").split("\0")
@@ -43,7 +43,7 @@ def node(arguments: Sequence[str], kind: str | None = None) -> tuple[str, str, i
 
 
 def check(kind: str, host: str, port: int) -> None:
-    """Exit with a message where the node is not well. Not by urllib, which would ask a proxy of the environment."""
+    """Exit with a message if the node is not healthy. Not by urllib, which would ask a proxy of the environment."""
     connection = HTTPConnection(host, port, timeout=4)
     try:
         connection.request("GET", PATHS[kind])

@@ -39,7 +39,7 @@ def image_info(target: str, requirements: Path, commit: str, dirty: str) -> dict
 
 
 def main(target: str, requirements: str, out: str) -> None:
-    """Exit with a message where the image must not be built."""
+    """Exit with a message if the image must not be built."""
     import torch
 
     allow_cuda = os.environ.get("ALLOW_CUDA_TORCH") == "1"

@@ -53,7 +53,7 @@ def remove_unused(site: Path) -> None:
 def cut_symbols(path: Path) -> None:
     """Shorten a 64-bit ELF file to the segments that the loader reads; any other file is left as it is.
 
-    Names of functions and lines lie behind them, with the table of sections, which no loader reads either.
+    Behind them are names of functions and lines, and the table of sections, which no loader reads either.
     """
     with path.open("r+b") as file:
         header = file.read(64)

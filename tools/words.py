@@ -17,7 +17,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CHECKED: Final = (
-    "README.md", "Makefile", "docs", "docker/README.md", "polysweep", "trainer", "sweeps", "analysis", "tools",
+    "README.md", "Makefile", "docs", "docker", "polysweep", "trainer", "sweeps", "analysis", "tools",
     "benchmarks",
 )  # fmt: skip
 

@@ -62,7 +62,7 @@ def write_report(
 def render_report(
     selection: Selection, published: Published | None = None, where: Mapping[str, str] | None = None
 ) -> str:
-    """The page as text; with `published` a comparison is on it, where the sweep has any of its cells."""
+    """The page as text; with `published` a comparison is on it, if the sweep has any of its cells."""
     environment = Environment(
         loader=PackageLoader("polysweep.analysis.report", "."),
         autoescape=True,
@@ -187,7 +187,7 @@ def _has_runs(compared: Compared, table: str) -> bool:
 
 
 def _selection_rows(selection: Selection) -> list[dict[str, Any]]:
-    """Every candidate, the chosen ones marked; only where something was tuned."""
+    """Every candidate, the chosen ones marked; only if something was tuned."""
     if not selection.pulled.protocol.tuned:
         return []
     keys = ["rho", "scheduler", *selection.varying]

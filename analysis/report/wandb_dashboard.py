@@ -42,7 +42,7 @@ def definition(view: Any) -> dict[str, Any]:
 def save(pulled: RunSet) -> tuple[str, bool]:
     """Create the view of a sweep, or bring it up to date; its address, and whether it is new.
 
-    Raises `UserError` without a key, where the server cannot be used, for an unknown project, and for one that has no
+    Raises `UserError` without a key, if the server cannot be used, for an unknown project, and for one that has no
     run of the sweep.
     """
     if not logged_in():

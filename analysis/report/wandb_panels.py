@@ -17,7 +17,7 @@ from polysweep.trainer.wandb_client import target_project
 TITLE: Final = "polysweep"
 MOST_RUNS: Final = 100
 USUAL: Final = ("test/top1", "train/loss", "suboptimality/relative", "distance/relative")
-"""What is drawn over the epochs besides a sweep's own metrics, where it was logged."""
+"""What is drawn over the epochs besides a sweep's own metrics, if it was logged."""
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
 
@@ -133,7 +133,7 @@ class Panels:
         return panels
 
     def curves(self) -> list[Any]:
-        """Over the epochs the metric, also where no run has logged it, the task's own metrics, and the usual ones."""
+        """Over the epochs the metric, even if no run has logged it, the task's own metrics, and the usual ones."""
         names = dict.fromkeys([self._protocol.metric, *self._protocol.directions, *USUAL])
         there = self._logged | {self._protocol.metric}
         return [
@@ -143,7 +143,7 @@ class Panels:
         ]
 
     def step_sizes(self) -> list[Any]:
-        """The step size, its shares at the cap and at 0, and the ascent gain, where they were logged."""
+        """The step size, its shares at the cap and at 0, and the ascent gain, if they were logged."""
         titles: dict[str, tuple[str, dict[str, Any]]] = {
             "gamma/mean": ("step size gamma", {"log_y": True}),
             "gamma/cap_share": ("gamma/cap_share of the steps", {}),

@@ -54,7 +54,7 @@ def publish_report(
     The plots are images of a run of the same project, whose id begins with `polysweep-report-`. `published` and
     `where` as of `write_report`.
 
-    Raises `UserError` without a key, where the server cannot be used, for an unknown project, for one that has no run
+    Raises `UserError` without a key, if the server cannot be used, for an unknown project, for one that has no run
     of the sweep, and if nothing has been trained yet.
     """
     require_history(selection)

@@ -97,7 +97,7 @@ def _check_dashboard(address: str, insecure: bool) -> None:
         return
     if code not in (401, 403):
         raise UserError(f"--address {address}: answers {code}; expected the dashboard of a Ray cluster")
-    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
+    os.environ["RAY_AUTH_MODE"] = "token"  # even if --insecure was passed and is not needed
     token = _token()
     code, _ = _version(address, token)
     if code != 200:
@@ -130,7 +130,7 @@ def check_grpc(target: str, method: str, insecure: bool) -> None:
         if not insecure:
             raise UserError(_demands_none(target))
         return
-    os.environ["RAY_AUTH_MODE"] = "token"  # also where --insecure was given and is not needed
+    os.environ["RAY_AUTH_MODE"] = "token"  # even if --insecure was passed and is not needed
     token = _token()
     code = _call(target, method, token)
     if code is grpc.StatusCode.UNAUTHENTICATED:

@@ -120,9 +120,11 @@ def _check_resources(spec: SweepSpec, *, is_local: bool) -> None:
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
     if spec.launch.cpus > most:
         raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but no node has more than {most} cores")
+    gpus = max((node.get("GPU", 0) for node in nodes), default=0)
     reason = missing_cuda() if is_local and spec.launch.gpus else ""
-    if reason or spec.launch.resources.gpus > max((node.get("GPU", 0) for node in nodes), default=0):
-        what = f"torch can use none here: {reason}" if reason else "Ray finds no such GPU here"
+    if reason or spec.launch.resources.gpus > gpus:
+        what = f"no node has more than {gpus:g}" if gpus else "no node has a GPU"
+        what = f"torch can use none here: {reason}" if reason else what
         raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but {what}")
 
 

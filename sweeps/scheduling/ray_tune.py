@@ -33,7 +33,7 @@ REPORT_SECONDS: Final = 0.2
 """Least time between two reports of a worker to Tune, each of which costs the driver some milliseconds."""
 
 REPORTS_A_SECOND: Final = 100
-"""Of all workers together: about half of what a driver can take from 1,000 of them."""
+"""Of all workers together: about a quarter of what a driver can take from 1,000 of them (benchmarks/scale.py)."""
 
 WORKER_SIGNALS: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 """Ctrl-C is not among them: it is the launch that asks its workers to stop."""

@@ -41,7 +41,9 @@ def test_the_benchmark_of_calibration_finds_a_stack_for_small_images() -> None:
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
-    assert "resnet8" in answer.stdout and "mlp" in answer.stdout
+    rows = [[text.strip() for text in line.split("│")[1:-1]] for line in answer.stdout.splitlines() if "│" in line]
+    assert [row[0] for row in rows] == ["resnet8", "mlp"]
+    assert all(int(row[5]) > 1 for row in rows), "many small steps are faster together"
 
 
 @pytest.mark.long

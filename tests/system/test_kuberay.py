@@ -129,7 +129,7 @@ def test_workers_come_and_go_and_only_the_autoscaler_may_ask_kubernetes_for_them
         assert template["spec"].get("restartPolicy", "Never") == "Never", "version 2 of the autoscaler asks for it"
     groups = spec["workerGroupSpecs"]
     assert all(group["minReplicas"] <= group["replicas"] < group["maxReplicas"] for group in groups)
-    assert any(group["minReplicas"] for group in groups), "a launch is refused where no node has what it asks for"
+    assert any(group["minReplicas"] for group in groups), "a launch is refused if no node has what it asks for"
 
 
 @EVERY_POD

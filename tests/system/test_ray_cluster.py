@@ -65,6 +65,14 @@ def test_the_head_is_on_demand_and_runs_no_trial_and_workers_are_spot_with_gpus(
     assert workers["max_workers"] <= config["max_workers"]
 
 
+def test_the_head_has_what_starts_workers_and_may_give_them_the_bucket() -> None:
+    """Ray's autoscaler runs in our environment, and a profile that Ray makes may not pass another one on."""
+    config = cluster()
+    assert re.search(r"pip install .*boto3", config["setup_commands"][-1]) and config["head_setup_commands"] == []
+    nodes = [one["node_config"]["IamInstanceProfile"]["Name"] for one in config["available_node_types"].values()]
+    assert nodes == ["polysweep-head", "polysweep-store"]
+
+
 def test_every_node_demands_the_token_and_no_port_is_open_to_the_world() -> None:
     config = cluster()
     for commands in (config["head_start_ray_commands"], config["worker_start_ray_commands"]):
