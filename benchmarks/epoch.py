@@ -51,7 +51,7 @@ def config_of(precision: str) -> TrialConfig:
 def task_of(data: Path, images: int) -> Classification:
     """CIFAR-shaped data whose training set is the first `images`."""
     task = CIFAR10(data, 0.0)
-    return replace(task, train=replace(task.train, rows=torch.arange(images)))
+    return replace(task, train=task.train.first(images))
 
 
 def load_row(module: nn.Module, stack: Stack) -> None:

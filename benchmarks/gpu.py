@@ -85,7 +85,7 @@ def stack_seconds(task: Classification, configs: list[TrialConfig], count: int, 
     """(b), (c), (d): seconds per step and trial."""
     use_settings_of(configs[0].precision)
     size = configs[0].batch_size * count
-    few = replace(task, train=replace(task.train, rows=torch.arange(size, device=device)))
+    few = replace(task, train=task.train.first(size).to(torch.device(device), torch.float32))
     stack = Stack(configs, few, device)
     capture = None if not captured else cuda_graph if device != "cpu" else lambda work: work
     runner = EpochRunner(stack, capture)
