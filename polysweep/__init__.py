@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from polysweep.analysis.data.frames import RunSet as RunSet
     from polysweep.analysis.data.pulling import pull as pull
+    from polysweep.analysis.figures.budget_plots import plot_budget as plot_budget
     from polysweep.analysis.figures.epoch_plots import plot_curves as plot_curves
     from polysweep.analysis.figures.epoch_plots import plot_gamma as plot_gamma
     from polysweep.analysis.figures.epoch_plots import plot_shares as plot_shares
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.published.comparison import compare as compare
     from polysweep.analysis.report.html import write_report as write_report
     from polysweep.analysis.report.wandb_report import publish_report as publish_report
+    from polysweep.analysis.tables.budget import budget_curves as budget_curves
     from polysweep.analysis.tables.choice import select as select
     from polysweep.analysis.tables.importance import Importance as Importance
     from polysweep.analysis.tables.importance import importance as importance
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "analysis.data.frames": ("RunSet",),
     "analysis.data.pulling": ("pull",),
+    "analysis.figures.budget_plots": ("plot_budget",),
     "analysis.figures.epoch_plots": ("plot_curves", "plot_gamma", "plot_shares"),
     "analysis.figures.gallery": ("figures",),
     "analysis.figures.plots": ("plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
@@ -93,6 +96,7 @@ _MODULES: Final = {
     "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
     "analysis.report.wandb_report": ("publish_report",),
+    "analysis.tables.budget": ("budget_curves",),
     "analysis.tables.choice": ("select",),
     "analysis.tables.importance": ("Importance", "importance"),
     "analysis.tables.layout": ("Layout", "subtables"),

@@ -25,9 +25,10 @@ RADIUS: Final = in_unicode(field_label("rho"))
 CAP: Final = in_unicode(field_label("gamma_b"))
 
 
-def title(selection: Selection, values: Mapping[str, Any]) -> str:
-    """The sweep, and the settings that all of a figure share."""
-    return ", ".join(part for part in (drawable(selection.pulled.protocol.name), settings(values)) if part)
+def title(selection: Selection, values: Mapping[str, Any], about: str) -> str:
+    """The sweep, the settings that all of a figure share, what is drawn, and whether the test set chose."""
+    of = ", ".join(part for part in (drawable(selection.pulled.protocol.name), settings(values)) if part)
+    return f"{of}: {about}{chosen_on(selection)}"
 
 
 def sentence(what: str, values: Mapping[str, Any], numbers: str) -> str:

@@ -15,10 +15,12 @@ from matplotlib.figure import Figure
 
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.figures import captions, plots
+from polysweep.analysis.figures.budget_plots import are_curves, budget_figure, table_curves
 from polysweep.analysis.figures.epoch_plots import plot_curves, plot_gamma, plot_shares
 from polysweep.analysis.figures.epochs import GAMMA, chosen_history, over_epochs, perturbed, require_history
 from polysweep.analysis.figures.files import NamedFigure, figure_name, require_kinds, write
-from polysweep.analysis.figures.lines import Looks, by_value, line_names
+from polysweep.analysis.figures.lines import Looks, line_names
+from polysweep.analysis.figures.optimizer_plots import COMPARED, optimizer_figures
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
 from polysweep.analysis.figures.search_gallery import search_figures
@@ -40,8 +42,6 @@ from polysweep.trainer.errors import UserError, expected
 WIDTHS: Final = {"page": 6.75, "column": 3.35, "screen": 10.0}
 """Inches: the text and the column width of the usual conference styles, and that of the report."""
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
-COMPARED: Final = "optimizer"
-"""The field whose values stand beside each other in the figure over all optimizers."""
 Published = Callable[[pd.DataFrame], pd.DataFrame | None]
 """Of the cells of a table, the published ones: rho, scheduler, mean, std."""
 
@@ -87,7 +87,9 @@ class _Sheet:
     def all(self, tables: int | None) -> Iterator[NamedFigure]:
         """Figure after figure, each made when it is asked for."""
         if self.is_compared:
-            yield from self.of_optimizers()
+            used = (*self.layout.cols, *self.layout.by)
+            kept = [name for name in used if name not in (COMPARED, "scheduler")]
+            yield from optimizer_figures(self.selection, kept, self.width)
         for values, cells in itertools.islice(subtables(self.selection, self.layout), tables):
             yield from self.of_table(values, cells)
         yield from self.of_all()
@@ -100,32 +102,6 @@ class _Sheet:
     def _looks(self) -> Looks:
         """One look for each line of all figures."""
         return looks_of(line_names(self.selection.cells, self.layout.cols))
-
-    def of_optimizers(self) -> Iterator[NamedFigure]:
-        """One panel per scheduler, one line per optimizer: SAM beside USAM beside SGD."""
-        selection, used = self.selection, (*self.layout.cols, *self.layout.by)
-        kept = [name for name in used if name not in (COMPARED, "scheduler")]
-        layout = Layout.of(self.selection, None, (COMPARED, "scheduler"), kept)
-        for values, cells in subtables(self.selection, layout):
-            if cells[COMPARED].nunique() < 2:
-                continue
-            looks = looks_of(line_names(self.selection.cells, [COMPARED]))
-            panels = dict(by_value(cells, "scheduler"))
-            figure, axes = grid(self.width, len(panels), 2 if self.width < 4 else 3, height=2.3)
-            for (scheduler, rows), ax in zip(panels.items(), axes, strict=True):
-                plots.plot_robustness(rows, self._metric, ax, lines=COMPARED, looks=looks)
-                ax.set_title(drawable(scheduler, 30))
-            about = captions.facts(selection, cells)
-            notes = ". An optimizer without a radius is a level" if cells["rho"].isna().any() else ""
-            if {"sam", "usam"} <= set(cells[COMPARED]):
-                notes += ". The radius of SAM is a length in weight space, that of USAM a multiple of the gradient"
-            caption = captions.sentence(
-                f"{captions.metric_words(selection)} against the {captions.RADIUS}, "
-                "one panel per scheduler, one line per optimizer",
-                values,
-                f"{captions.means(selection, cells)}{notes}",
-            )
-            yield self._titled("optimizers", values, figure, cells, about, caption)
 
     def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[NamedFigure]:
         """The figures of one table."""
@@ -150,6 +126,9 @@ class _Sheet:
             yield self._over_epochs("ascent-gain", "ascent_gain", moving, values)
         if "gamma/mean" in logged and (not len(history) or history["gamma/mean"].notna().any()):
             yield self._step_sizes(history, values)
+        curves = table_curves(selection, cells)
+        if are_curves(curves):
+            yield budget_figure(selection, curves, self.width, lines=cols, looks=self._looks, values=values)
 
     def _over_epochs(self, kind: str, column: str, history: pd.DataFrame, values: Mapping[str, Any]) -> NamedFigure:
         def draw(rows: pd.DataFrame, ax: Axes) -> Axes:
@@ -261,8 +240,7 @@ class _Sheet:
     def _titled(
         self, kind: str, values: Mapping[str, Any], figure: Figure, data: pd.DataFrame, about: str, caption: str
     ) -> NamedFigure:
-        title = f"{captions.title(self.selection, values)}: {about}{captions.chosen_on(self.selection)}"
-        return titled(figure_name(kind, values), figure, data, title, caption)
+        return titled(figure_name(kind, values), figure, data, captions.title(self.selection, values, about), caption)
 
     def _by_radius(self, history: pd.DataFrame, *draw: Callable[[pd.DataFrame, Axes], Axes]) -> Figure:
         """One panel per radius, sharing axes; with two drawings one row of panels for each."""

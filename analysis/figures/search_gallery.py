@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from polysweep.analysis.figures import captions, search_plots
+from polysweep.analysis.figures.budget_plots import are_curves, budget_figure
 from polysweep.analysis.figures.files import NamedFigure, figure_name
 from polysweep.analysis.figures.panels import titled
 from polysweep.analysis.figures.styles import is_number
+from polysweep.analysis.tables.budget import budget_curves
 from polysweep.analysis.tables.importance import importance
 from polysweep.analysis.tables.leaderboard import Leaderboard, leaderboard
 from polysweep.analysis.tables.selection import Selection
@@ -22,13 +24,16 @@ def search_figures(selection: Selection, width: float) -> Iterator[NamedFigure]:
     board = leaderboard(selection)
     yield _parameters(board, width)
     yield _best_so_far(board, width)
+    curves = budget_curves(selection)
+    if are_curves(curves):
+        yield budget_figure(selection, curves, width, lines=[name for name in board.parameters if name in curves])
     mattered = importance(board)
     figure = Figure(figsize=(width if width < 4 else 0.8 * width, 1.4 + 0.3 * max(len(mattered.parameters), 3)))
     search_plots.plot_importance(mattered, figure.subplots())
     about = f"{mattered.metric}, {equals('n', mattered.n)} points"
     words = "Which parameters mattered: permutation importance of each"
     text = f"{mattered.reason or mattered.about_the_forest()}; {equals('n', mattered.n)} of {mattered.points} points"
-    title = f"{captions.title(selection, {})}: importance for {about}"
+    title = captions.title(selection, {}, f"importance for {about}")
     yield titled("importance", figure, mattered.parameters, title, captions.sentence(words, {}, text))
     numbers = [name for name in mattered.parameters["parameter"] if any(map(is_number, board.points[name]))]
     if mattered.is_predictive and len(numbers) > 1:
@@ -97,7 +102,5 @@ def _numbers(board: Leaderboard) -> str:
 def _titled(board: Leaderboard, kind: str, figure: Figure, what: str, numbers: str, about: str) -> NamedFigure:
     selection = board.selection
     n = equals("n", len(board.ranked))
-    title = f"{captions.title(selection, {})}: {about}, {selection.epoch} epoch, {n} points"
-    return titled(
-        kind, figure, board.points, title + captions.chosen_on(selection), captions.sentence(what, {}, numbers)
-    )
+    title = captions.title(selection, {}, f"{about}, {selection.epoch} epoch, {n} points")
+    return titled(kind, figure, board.points, title, captions.sentence(what, {}, numbers))

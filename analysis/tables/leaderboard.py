@@ -78,7 +78,7 @@ def leaderboard(selection: Selection) -> Leaderboard:
     """
     maximal = bool(direction(selection.by, selection.pulled.protocol))
     protocol = selection.pulled.protocol
-    fields = [*protocol.cell, *protocol.tuned]
+    fields = [name for name in (*protocol.cell, *protocol.tuned) if name in selection.candidates]
     runs = _runs_by_point(selection, fields)
     rows: list[dict[str, Any]] = []
     for candidate in selection.candidates.to_dict("records"):

@@ -22,7 +22,7 @@ from tests.support.made import SPEC, by_lr, sweep
 from tests.support.project import ROOT
 
 PARAMETERS: dict[str, Any] = SPEC["parameters"]  # type: ignore[assignment]
-NAMES = ["robustness", "curves", "ascent-gain", "gamma", "stability-lr-scheduler-constant", "score"]
+NAMES = ["robustness", "curves", "ascent-gain", "gamma", "budget", "stability-lr-scheduler-constant", "score"]
 """The figures of the sweep of tests/support/made.py."""
 
 

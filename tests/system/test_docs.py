@@ -19,7 +19,7 @@ def test_the_blocks_of_the_analysis_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     sweep(tmp_path / "polysweep-store", by_lr, name="example")
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")

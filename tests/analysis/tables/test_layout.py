@@ -83,7 +83,7 @@ def test_models_and_options_may_vary(tmp_path: Path, parameters: dict) -> None:
     selection = select(sweep(tmp_path, by_lr, parameters={**SPEC["parameters"], **parameters}))
     assert len(list(subtables(selection))) == 2
     assert render(selection, "markdown").count("90.00 +- 1.00") == 2
-    assert len({one.name for one in figures(selection)}) == 2 * 4 + 2 + 1
+    assert len({one.name for one in figures(selection)}) == 2 * 5 + 2 + 1
 
 
 def test_an_optimizer_without_a_radius_has_a_row_of_its_own(tmp_path: Path) -> None:
