@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.published.comparison import compare as compare
     from polysweep.analysis.report.html import write_report as write_report
     from polysweep.analysis.report.wandb_report import publish_report as publish_report
+    from polysweep.analysis.tables.answers import answers as answers
     from polysweep.analysis.tables.budget import budget_curves as budget_curves
     from polysweep.analysis.tables.choice import select as select
     from polysweep.analysis.tables.importance import Importance as Importance
@@ -96,6 +97,7 @@ _MODULES: Final = {
     "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
     "analysis.report.wandb_report": ("publish_report",),
+    "analysis.tables.answers": ("answers",),
     "analysis.tables.budget": ("budget_curves",),
     "analysis.tables.choice": ("select",),
     "analysis.tables.importance": ("Importance", "importance"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from polysweep.analysis.data.display import Displayed
+from polysweep.sweeps.spec.preregistration import Preregistration
 from polysweep.sweeps.spec.sweep import Range
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
@@ -65,6 +66,7 @@ class SelectionRule:
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
     is_search: bool = False  # whether the cells are the points of a search, of which nothing is tuned: they are ranked
     log_fields: frozenset[str] | None = None  # of a search, those drawn on a logarithmic scale; None if not known
+    claims: Preregistration | None = None  # that the sweep is to answer
 
     @property
     def is_maximal(self) -> bool:

@@ -49,6 +49,7 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
         project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
         is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
+        claims=sweep.claims,
     )  # fmt: skip
 
 

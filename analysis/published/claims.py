@@ -10,9 +10,21 @@ from typing import Any, Final
 import pandas as pd
 
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.statistics import LEVEL, Difference, difference, holm, p_text, rarer, untested
+from polysweep.analysis.tables.statistics import (
+    FAILS,
+    HOLDS,
+    LEVEL,
+    NO_RUNS,
+    NOT_SHOWN,
+    UNDECIDED,
+    Difference,
+    difference,
+    holm,
+    p_text,
+    rarer,
+    untested,
+)
 
-HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS = "holds", "fails", "not shown", "undecided", "no runs"
 VERDICTS: Final = (HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS)
 TUNED_LR: Final = 0.1
 RARE: Final = 0.05

@@ -6,9 +6,9 @@ import math
 from html import escape
 from typing import Final
 
-from polysweep.analysis.published.claims import NO_RUNS
 from polysweep.analysis.published.comparison import Compared
 from polysweep.analysis.tables.spreadsheet import to_csv
+from polysweep.analysis.tables.statistics import NO_RUNS
 from polysweep.analysis.tables.writers import Table, html_rows, markdown
 from polysweep.trainer.errors import UserError, expected
 

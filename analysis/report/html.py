@@ -12,14 +12,23 @@ from typing import Any, Final
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from polysweep.analysis.data.frames import to_python
+from polysweep.analysis.data.frames import RunSet, to_python
 from polysweep.analysis.figures.epochs import require_history
 from polysweep.analysis.figures.files import image
 from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.published.cells import Published
 from polysweep.analysis.published.comparison import Compared
 from polysweep.analysis.published.formats import cell_rows, claim_rows, headline, summary_rows
-from polysweep.analysis.report.summary import MOST_POINTS, MOST_TABLES, Summary, beside_published
+from polysweep.analysis.report.summary import (
+    MOST_POINTS,
+    MOST_TABLES,
+    Summary,
+    answer_rows,
+    beside_published,
+    claims_text,
+    comparison_rows,
+)
+from polysweep.analysis.tables.answers import answers
 from polysweep.analysis.tables.formats import tables_of
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.leaderboard_table import points_table, search_table
@@ -83,6 +92,7 @@ def render_report(
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         caption=caption(selection),
         summary=summary,
+        claims=_claims(selection.pulled),
         notes=[*summary.notes, *([without] if without else [])],
         verdicts=[] if is_search else _verdicts(selection, layout),
         tables=tables,
@@ -98,6 +108,15 @@ def render_report(
         spec=protocol.text,
         provenance=_provenance(runs),
     )
+
+
+def _claims(pulled: RunSet) -> dict[str, Any] | None:
+    """The claims that the sweep made, answered; None if it made none."""
+    of_claims = answers(pulled)
+    if not of_claims:
+        return None
+    details = [(str(one.claim), comparison_rows(one)) for one in of_claims if len(one.comparisons)]
+    return {"about": claims_text(pulled), "rows": answer_rows(of_claims), "details": details}
 
 
 def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:

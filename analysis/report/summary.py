@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import to_python
+from polysweep.analysis.data.frames import RunSet, to_python
 from polysweep.analysis.figures.gallery import Published as Beside
 from polysweep.analysis.published.cells import Published
 from polysweep.analysis.published.comparison import Compared, NothingToCompareError, compare, published_of
+from polysweep.analysis.tables.answers import Answer
 from polysweep.analysis.tables.formats import edge_warnings
 from polysweep.analysis.tables.mean_std import caption
 from polysweep.analysis.tables.selection import Selection
@@ -64,6 +65,34 @@ def _notes(selection: Selection) -> tuple[str, ...]:
             "score lower."
         )
     return (*notes, *edge_warnings(selection))
+
+
+CLAIMS_TITLE: Final = "Claims made before the runs"
+EXPLORATORY: Final = "All other comparisons here were not claimed before the runs: they are exploratory."
+
+
+def claims_text(pulled: RunSet) -> str:
+    """When the claims were frozen, and that all else is exploratory; empty if the sweep made none."""
+    registered = pulled.protocol.claims
+    if registered is None:
+        return ""
+    since = f"frozen by the first launch, {registered.at}" if registered.at else "of the spec, not frozen by a launch"
+    seen = (
+        f"; {registered.ended} of its trials had ended before, in another sweep, and their results may have been known"
+        if registered.ended
+        else ""
+    )
+    return f"Claims {since} (hash {registered.hash}){seen}. {EXPLORATORY}"
+
+
+def answer_rows(of_claims: Sequence[Answer]) -> list[list[str]]:
+    """A header, and by claim its text, the verdict, and why."""
+    return [["claim", "verdict", "why"], *([str(one.claim), one.verdict, one.why] for one in of_claims)]
+
+
+def comparison_rows(answer: Answer) -> list[list[str]]:
+    """A header, and the comparisons of one claim."""
+    return [["cells", "difference", "95 % interval", "p of more", "p of less", "n"], *answer.rows()]
 
 
 def beside_published(

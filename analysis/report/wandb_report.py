@@ -13,7 +13,16 @@ from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.published.cells import Published
 from polysweep.analysis.published.comparison import Compared
 from polysweep.analysis.published.formats import render_compared
-from polysweep.analysis.report.summary import MOST_POINTS, MOST_TABLES, Summary, beside_published
+from polysweep.analysis.report.summary import (
+    CLAIMS_TITLE,
+    MOST_POINTS,
+    MOST_TABLES,
+    Summary,
+    answer_rows,
+    beside_published,
+    claims_text,
+    comparison_rows,
+)
 from polysweep.analysis.report.wandb_panels import (
     TITLE,
     Panels,
@@ -25,11 +34,12 @@ from polysweep.analysis.report.wandb_panels import (
     summary_id,
     tag_of,
 )
+from polysweep.analysis.tables.answers import answers
 from polysweep.analysis.tables.formats import tables_of
 from polysweep.analysis.tables.layout import Layout
 from polysweep.analysis.tables.leaderboard_table import search_table
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.writers import markdown_page
+from polysweep.analysis.tables.writers import Table, markdown, markdown_page
 from polysweep.sweeps.tracking.summary_run import JOB_TYPE, Plot, send_plots
 from polysweep.sweeps.tracking.wandb_server import TIMEOUT_SECONDS, open_api, require_runs
 from polysweep.trainer.errors import UserError
@@ -97,12 +107,28 @@ def markdown_parts(selection: Selection, compared: Compared | None = None, witho
 
     `without` is why there is no comparison.
     """
-    parts = {"Summary": [Summary.of(selection).text(selection, without)]}
+    parts = _claims(selection.pulled)
+    parts["Summary"] = [Summary.of(selection).text(selection, without)]
     if compared is not None:
         parts["Published numbers beside ours"] = [render_compared(compared, "markdown")]
     if selection.pulled.protocol.is_search:
         return {**parts, "Leaderboard": [markdown_page(search_table(selection, MOST_POINTS))]}
     return {**parts, "Tables": [markdown_page(table) for table in tables_of(selection, Layout.of(selection))]}
+
+
+def _claims(pulled: RunSet) -> dict[str, list[str]]:
+    """The claims that the sweep made, answered."""
+    of_claims = answers(pulled)
+    if not of_claims:
+        return {}
+    header, *rows = answer_rows(of_claims)
+    details = [
+        markdown(Table(header, rows, name=str(one.claim), caption="by cell"))
+        for one in of_claims
+        for header, *rows in [comparison_rows(one)]
+        if rows
+    ]
+    return {CLAIMS_TITLE: [claims_text(pulled), markdown(Table(header, rows)), *details]}
 
 
 class Live:

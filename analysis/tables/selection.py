@@ -93,9 +93,12 @@ class Selection(Displayed):
         """The `samples` of a row of `cells`."""
         return list(self.samples.get(self.cell_key(cell), {}).values())
 
-    def difference(self, plus: Sequence[Mapping[Any, Any]], minus: Sequence[Mapping[Any, Any]]) -> Difference:
+    def difference(
+        self, plus: Sequence[Mapping[Any, Any]], minus: Sequence[Mapping[Any, Any]], *, by: float = 0.0
+    ) -> Difference:
         """How much better the cells `plus` are than the cells `minus`: `statistics.difference`, larger is better.
 
+        The p values are of its being more, or less, than `by`.
         The means are of the seeds that finished. A side of which more seeds have diverged is never shown to be the
         better one. A cell whose seeds have all diverged has no mean: with two cells Fisher's test compares the counts.
         """
@@ -104,11 +107,14 @@ class Selection(Displayed):
             return untested("undecided")
         if not all(cell["n"] for cell in cells):
             counts = [(int(cell["n"]), int(cell["diverged"])) for cell in cells]
-            is_of_counts = len(cells) == 2 and all(sum(count) for count in counts)
+            is_of_counts = len(cells) == 2 and all(sum(count) for count in counts) and not by
             return more_diverged(*counts) if is_of_counts else untested("a cell has no finished seed")
         one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
         lost, others_lost = (sum(cell["diverged"] for cell in side) for side in (plus, minus))
-        return _not_better(difference(one, other), above=lost > others_lost, below=others_lost > lost)
+        raised = [[sample._replace(mean=sample.mean + by) for sample in other[0]], *other[1:]]
+        gap = difference(one, raised)
+        gap = gap._replace(estimate=gap.estimate + by, low=gap.low + by, high=gap.high + by)
+        return _not_better(gap, above=lost > others_lost, below=others_lost > lost)
 
     def over_all(self, cell: Mapping[Any, Any], others: Sequence[Mapping[Any, Any]]) -> Difference:
         """How much better a cell is than the best of `others`: above all of them, or below one of them."""

@@ -18,6 +18,8 @@ from scipy import special
 
 LEVEL: Final = 0.05
 SMALLEST: Final = 1e-4
+HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS = "holds", "fails", "not shown", "undecided", "no runs"
+"""The verdicts on a claim."""
 
 
 class Sample(NamedTuple):

@@ -15,11 +15,12 @@ from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
 from polysweep.sweeps.planning.sources import changed_sources
-from polysweep.sweeps.planning.spec_changes import Extension, as_launched, compare
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, check_claims, compare
 from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.spec.remarks import remarks_on_spec
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.preregistered import freeze_claims
 from polysweep.sweeps.store.states import FINAL, State
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.tracking.sync import complete
@@ -79,6 +80,9 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     notes = [*plan.notes, *_changes_of_device(plan, store), *changed_sources(plan.trials, records)]
     for warning in [*warnings(spec), *notes]:
         warn(warning)
+    already = sum(state.state in FINAL for state in plan.states.values())
+    if freeze_claims(store.files, spec.name, spec.preregistration, already).hash != spec.preregistration.hash:
+        check_claims(spec, store, is_launched=True)  # another launch was faster
     store.write_sweep(spec, plan.planned_widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)

@@ -51,6 +51,8 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
         f"{ended_counts} done{': ' + ended(counts) if ended(counts) else ''}"
     )
     show_extension(spec.name, extension)
+    for claim in spec.preregistration.claims:
+        say(f"claim{' (frozen)' if extension.known else ', to be frozen by the first launch'}: {claim}")
     say(_starting(plan))
     for line in plan.widths.lines([trial for stack in plan.stacks for trial in stack.trials]):
         say(line)

@@ -9,7 +9,9 @@ from typing import Any
 
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
+from polysweep.sweeps.store.preregistered import FILE, frozen_claims
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,31 @@ def as_launched(spec: SweepSpec, store: Store) -> SweepSpec:
 
 
 def compare(spec: SweepSpec, store: Store) -> Extension:
-    """Compare with the sweep of the same name in the Store."""
-    if spec.name not in store.sweeps():
+    """Compare with the sweep of the same name in the Store. Raises `UserError` if the frozen claims are others."""
+    is_launched = spec.name in store.sweeps()
+    check_claims(spec, store, is_launched=is_launched)
+    if not is_launched:
         return Extension(False, len(spec.trials), 0, 0)
     old = store.launched(spec.name)
     before = {trial.trial_id for trial in (*old.trials, *old.gone)}
     now = {trial.trial_id for trial in spec.trials}
     return Extension(True, len(now - before), len(before - now), len(now & before), tuple(_changes(old, spec)))
+
+
+def check_claims(spec: SweepSpec, store: Store, *, is_launched: bool) -> None:
+    """Raise `UserError` if the claims of a launched sweep are not those that its first launch has frozen."""
+    frozen, claims = frozen_claims(store.files, spec.name), spec.preregistration
+    if frozen is None and claims.claims and is_launched:
+        raise UserError(
+            f"claims: the sweep {spec.name!r} was launched without these, and what is claimed afterwards is "
+            "exploratory; remove them, or give this spec another name"
+        )
+    if frozen is not None and frozen.hash != claims.hash:
+        path = store.files.path(f"sweeps/{spec.name}/{FILE}")
+        raise UserError(
+            f"claims: those of the sweep {spec.name!r} are frozen since {frozen.at} (hash {frozen.hash}), and the "
+            f"spec's are others (hash {claims.hash}); restore them, they are in {path}, or give this spec another name"
+        )
 
 
 def _changes(old: Sweep, new: SweepSpec) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from polysweep.sweeps.spec.fields import Launch, Metric, SpecFields
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import MAX_TRIALS, Parameters
+from polysweep.sweeps.spec.preregistration import Claim
 from polysweep.sweeps.spec.problems import Problems
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError
 from polysweep.trainer.components.options import MAX_STACK
@@ -20,8 +21,10 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import expected
 from polysweep.trainer.text import brief
 
-_NESTED: Final[Mapping[str, type[BaseModel]]] = {"launch": Launch, "metric": Metric, "early_terminate": Hyperband}
-"""The keys whose value is a mapping with keys of its own."""
+_NESTED: Final[Mapping[str, type[BaseModel]]] = {
+    "launch": Launch, "metric": Metric, "early_terminate": Hyperband, "claims": Claim,
+}  # fmt: skip
+"""The keys whose value is a mapping with keys of its own, or a list of such."""
 
 
 def check_fields(spec: SpecFields, problems: Problems) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import Parameters
+from polysweep.sweeps.spec.preregistration import Claim
 from polysweep.sweeps.spec.search import Space
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, Resources, Selector
 from polysweep.trainer.components.options import Count, PathText, Width, number
@@ -96,6 +97,7 @@ class SpecFields(Strict):
     seeds: Annotated[list[int], WithJsonSchema(_SEEDS_SCHEMA)] = [0]
     run_cap: Count | None = None  # total number of trials
     early_terminate: Hyperband | None = None
+    claims: list[Claim] = []  # what the sweep is to answer, frozen by its first launch
     search_seed: Whole = 0  # of random draws and of bayes
     rename: dict[str, str] = {}  # foreign names of parameters, options and the metric: `{learning_rate: lr}`
     description: str | None = None

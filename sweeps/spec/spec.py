@@ -11,9 +11,11 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr
 
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
+from polysweep.sweeps.spec.claim_checks import check_claims
 from polysweep.sweeps.spec.diagnosis import report
 from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
+from polysweep.sweeps.spec.preregistration import Preregistration
 from polysweep.sweeps.spec.reading import read_fields
 from polysweep.sweeps.spec.search import Suggestion
 from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial
@@ -68,6 +70,8 @@ class SweepSpec(SpecFields):
         try:
             check_metric(spec, [*spec.corners, *spec.kinds], where)
             check_metric_is_given(spec, data, where)
+            if not recorded:
+                spec._check_claims()
         except SpecError as error:
             raise (error if recorded else report(data, where, stem, count, raised=error)) from None
         return spec
@@ -167,6 +171,18 @@ class SweepSpec(SpecFields):
         }
 
     @property
+    def preregistration(self) -> Preregistration:
+        """Its claims, each with its metric."""
+        default = self.metric.name
+        return Preregistration(tuple(one.model_copy(update={"metric": one.metric or default}) for one in self.claims))
+
+    def _check_claims(self) -> None:
+        claims = self.preregistration.claims
+        if claims:
+            trials = [] if self.method == "bayes" else self.trials
+            check_claims(self, claims, trials, [*self.corners, *self.kinds], self._source)
+
+    @property
     def settings(self) -> Settings:
         """What a launch keeps of it besides its trials."""
         early, is_search = self.early_terminate, self.method != "grid"
@@ -193,7 +209,7 @@ class SweepSpec(SpecFields):
 
     def as_sweep(self) -> Sweep:
         """The sweep as a launch would keep it."""
-        return Sweep(self.name, self.settings, self.trials)
+        return Sweep(self.name, self.settings, self.trials, claims=self.preregistration if self.claims else None)
 
 
 def _in_words(model: BaseModel) -> str:

@@ -4,7 +4,7 @@ trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, chec
 leases/<id>.json
 calibration/<device>/<signature>.json (how fast stacks are there, by K)
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
-              spec.yaml, spec-<n>.yaml (as launched, and earlier ones),
+              spec.yaml, spec-<n>.yaml (as launched, and earlier ones), preregistered.json (its claims),
               points/<n>.json (what bayes has proposed),
               rungs/<trial_id>-<epoch>.json (whether a point survives there), ended/<trial_id>.json (it does not),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)

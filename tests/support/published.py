@@ -6,8 +6,8 @@ from collections import Counter
 
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.published.cells import load_published
-from polysweep.analysis.published.claims import NO_RUNS
 from polysweep.analysis.published.comparison import Compared, compare
+from polysweep.analysis.tables.statistics import NO_RUNS
 from polysweep.trainer.config import TrialConfig
 from tests.support.made import ONE_TABLE
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from polysweep.analysis.data.frames import RunSet, SelectionRule, frame, to_arrow
 from polysweep.analysis.published.cells import load_published
-from polysweep.analysis.published.claims import BEST, DROPS_LESS, FAILS, FALLS_OFF, HOLDS, SAFEGUARD, STEP_SIZE
+from polysweep.analysis.published.claims import BEST, DROPS_LESS, FALLS_OFF, SAFEGUARD, STEP_SIZE
 from polysweep.analysis.published.comparison import compare
+from polysweep.analysis.tables.statistics import FAILS, HOLDS
 from tests.support.made import ONE_TABLE
 
 FIELDS: Final = ("optimizer", "model", "task", "weight_decay", "rho")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from polysweep.analysis.published.claims import BEST, FAILS, HOLDS, SAFEGUARD, STEP_SIZE
-from polysweep.analysis.tables.statistics import LEVEL, Sample, difference, holm, mean_interval
+from polysweep.analysis.published.claims import BEST, SAFEGUARD, STEP_SIZE
+from polysweep.analysis.tables.statistics import FAILS, HOLDS, LEVEL, Sample, difference, holm, mean_interval
 from tests.support.worlds import (
     CLAIMS,
     PRINTED,

@@ -12,11 +12,11 @@ import pytest
 
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.figures.gallery import figures
-from polysweep.analysis.published.claims import FAILS, SAFEGUARD
+from polysweep.analysis.published.claims import SAFEGUARD
 from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import row_verdicts
-from polysweep.analysis.tables.statistics import Sample, difference, mean_interval
+from polysweep.analysis.tables.statistics import FAILS, Sample, difference, mean_interval
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from polysweep.analysis.figures.gallery import figures
-from polysweep.analysis.published.claims import FAILS, STEP_SIZE
+from polysweep.analysis.published.claims import STEP_SIZE
 from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.mean_std import row_verdicts
-from polysweep.analysis.tables.statistics import Sample, difference
+from polysweep.analysis.tables.statistics import FAILS, Sample, difference
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig

@@ -16,7 +16,9 @@ from tests.support.made_searches import SEARCH
 def test_a_search_has_figures_of_its_points_and_a_report_with_its_leaderboard(searched: Selection) -> None:
     selection = searched
     drawn = {one.name: one for one in figures(selection)}
-    assert list(drawn)[:4] == ["parameters", "best-so-far", "budget", "importance"] and list(drawn)[4].startswith("pair-")
+    assert list(drawn)[:4] == ["parameters", "best-so-far", "budget", "importance"] and list(drawn)[4].startswith(
+        "pair-"
+    )
     assert [ax.get_xscale() for ax in drawn["parameters"].figure.axes if "rho" in ax.get_title()] == ["log"]
     assert all("points" in one.caption for one in drawn.values()) and all(len(one.data) for one in drawn.values())
     for one in drawn.values():

@@ -1,0 +1,103 @@
+"""Whether the claims of a spec can be answered by its sweep: fields, values, metric and unit, each at its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from polysweep.sweeps.spec.fields import SpecFields
+from polysweep.sweeps.spec.preregistration import Claim, unit_problem
+from polysweep.sweeps.spec.sweep import SweepTrial, by_cell
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
+from polysweep.trainer.components.plugins import component, metrics_of
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import expected
+from polysweep.trainer.text import brief
+
+SIDES: Final = ("better", "than")
+Refuse = Callable[[KeyPath, str], Exception]
+"""Makes the error for a key of a claim."""
+
+
+def check_claims(
+    spec: SpecFields,
+    claims: Sequence[Claim],
+    trials: Sequence[SweepTrial],
+    configs: Iterable[TrialConfig],
+    where: Source,
+) -> None:
+    """Raise `SpecError` for the first claim that this sweep cannot answer.
+
+    `trials` are all of the sweep's, none if a search has still to propose them; `configs` are one of each kind.
+    """
+    cells = [members[0].cell for members in by_cell(trials)]
+    fields = trials[0].cell_fields if trials else tuple(f for f in spec.written if f not in (*spec.tuned, "seed"))
+    configs = list(configs)
+    for index, claim in enumerate(claims):
+
+        def refuse(path: KeyPath, reason: str, index: int = index) -> Exception:
+            return where.error(("claims", index, *path), f"claims: {reason}")
+
+        _check_fields(spec, claim, fields, refuse)
+        _check_metric(claim, configs, refuse)
+        if problem := unit_problem(claim):
+            raise refuse(("by",), problem)
+        if cells:
+            _check_cells(claim, cells, refuse)
+
+
+def _check_fields(spec: SpecFields, claim: Claim, fields: Sequence[str], refuse: Refuse) -> None:
+    """Whether both sides name the same fields, and every field tells cells apart."""
+    if claim.better.keys() != claim.than.keys():
+        names = [", ".join(getattr(claim, side)) for side in SIDES]
+        raise refuse(("than",), f"'better' is about {names[0]}, 'than' about {names[1]}; name the same fields in both")
+    if claim.better == claim.than:
+        raise refuse(("than",), "'better' and 'than' are the same cells")
+    for side in (*SIDES, "over"):
+        for name in getattr(claim, side):
+            if name in spec.tuned:
+                raise refuse((side, name), f"{name!r} is tuned: a claim is about cells, after the choice in each")
+            if name not in fields:
+                raise refuse((side, name), f"{brief(name)} does not tell cells apart; {expected(name, fields)}")
+    if twice := sorted(claim.over.keys() & claim.better.keys()):
+        raise refuse(("over", twice[0]), f"{twice[0]!r} is in 'over' and in 'better'; give it once")
+
+
+def _check_metric(claim: Claim, configs: Iterable[TrialConfig], refuse: Refuse) -> None:
+    """Whether every trial measures the metric."""
+    for config in configs:
+        logged = metrics_of(component("task", config.task))
+        if claim.metric not in logged:
+            task = f"task {config.task!r} does not log {brief(claim.metric)}"
+            raise refuse(("metric",), f"{task}; {expected(claim.metric, logged)}")
+        if claim.metric.startswith("val/") and not config.val_fraction:
+            raise refuse(("metric",), f"metric {claim.metric!r} requires val_fraction > 0: no data is held out")
+
+
+def _check_cells(claim: Claim, cells: Sequence[Mapping[str, Any]], refuse: Refuse) -> None:
+    """Whether the sweep has cells of both sides, and for every value of `over`."""
+    for side in SIDES:
+        for name, value in getattr(claim, side).items():
+            present = _values(cells, name)
+            if value not in present:
+                raise refuse((side, name), f"no cell has {name}={value}; {_expected(value, present)}")
+    whole = claim.model_copy(update={"over": {}})
+    pairs = list(whole.pairs(cells))
+    compared = [cells[at] for pair in pairs for at in pair]
+    for name, values in claim.over.items():
+        present = _values(compared, name)
+        for value in values:
+            if value not in present:
+                raise refuse(
+                    ("over", name), f"no cell that is compared has {name}={value}; {_expected(value, present)}"
+                )
+    if not list(claim.pairs(cells)):
+        raise refuse((), f"no two cells of this sweep are compared by it: {claim}")
+
+
+def _values(cells: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
+    return list(dict.fromkeys(cell[name] for cell in cells if name in cell))
+
+
+def _expected(value: Any, present: Iterable[Any]) -> str:
+    return expected(str(value), list(map(str, present)))

@@ -1,0 +1,66 @@
+"""Claims that a sweep cannot answer are refused before anything starts, each at its line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.yaml_lines import SpecError
+from tests.support.made import SPEC
+
+GOOD: dict[str, Any] = {"better": {"scheduler": "polyak"}, "than": {"scheduler": "constant"}}
+
+
+def spec(*claims: object, **changes: object) -> SweepSpec:
+    return SweepSpec.parse(json.dumps({**SPEC, **changes, "claims": list(claims)}, indent=1), "claims.yaml")
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ({"better": {"scheduler": "polyak"}}, "claims.0.than: Field required"),
+        ({**GOOD, "bye": 1}, "unknown key 'bye' under 'claims'; did you mean 'by'"),
+        ("polyak", "claims: expected {better: ..., than: ...}, not 'polyak'"),
+        ({**GOOD, "better": {}}, "claims.0.better: Dictionary should have at least 1 item"),
+        ({**GOOD, "better": {"scheduler": ["polyak"]}}, "a single value"),
+        ({**GOOD, "than": {"optimizer": "sam"}}, "'better' is about scheduler, 'than' about optimizer"),
+        ({**GOOD, "than": {"scheduler": "polyak"}}, "'better' and 'than' are the same cells"),
+        ({"better": {"lr": 0.1}, "than": {"lr": 1.0}}, "'lr' is tuned: a claim is about cells"),
+        ({"better": {"seed": 0}, "than": {"seed": 1}}, "'seed' does not tell cells apart; expected one of rho, sched"),
+        ({**GOOD, "better": {"scheduler": "polyac"}}, "no cell has scheduler=polyac; did you mean 'polyak'"),
+        ({**GOOD, "over": {"rho": [0.1, 0.7]}}, "no cell that is compared has rho=0.7; expected one of 0.1, 0.4"),
+        ({**GOOD, "over": {"scheduler": ["polyak"]}}, "'scheduler' is in 'over' and in 'better'; give it once"),
+        ({**GOOD, "over": {"epochs": [3]}}, "'epochs' does not tell cells apart"),
+        ({**GOOD, "over": {"rho": []}}, "claims.0.over.rho: List should have at least 1 item"),
+        ({**GOOD, "metric": "test/top2"}, "task 'digits' does not log 'test/top2'; did you mean"),
+        ({**GOOD, "metric": "val/top1"}, "metric 'val/top1' requires val_fraction > 0"),
+        ({**GOOD, "by": 0.2}, "0.2 of an accuracy needs a unit: '0.2 points' are percentage points"),
+        ({**GOOD, "by": "0.1 points", "metric": "test/loss"}, "test/loss is no accuracy and has no points"),
+        ({**GOOD, "by": "much"}, "claims.0.by: a number >= 0, or such as '0.2 points' (got 'much')"),
+    ],
+)
+def test_a_claim_that_cannot_be_answered_is_refused_at_its_line(claim: object, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec(claim)
+    first, *rest = str(caught.value).splitlines()
+    assert not rest and words in first, first
+    assert int(first.split(":")[1]) > 30, "a line of the claims, which are last"
+
+
+def test_claims_that_it_can_answer_are_kept_with_their_metric() -> None:
+    kept = spec(GOOD, {**GOOD, "metric": "test/loss", "by": 0.01, "over": {"rho": [0.4]}}).preregistration
+    assert [claim.metric for claim in kept.claims] == ["test/top1", "test/loss"]
+    assert spec().preregistration.claims == ()
+
+
+def test_of_a_search_whose_points_are_not_known_yet_the_fields_are_checked() -> None:
+    changes = {"method": "bayes", "run_cap": 6, "tuned": ["lr"], "variants": [{"scheduler": {"value": "constant"},
+               "lr": {"min": 0.1, "max": 1.0}}, {"scheduler": {"value": "polyak"}}]}  # fmt: skip
+    assert spec(GOOD, **changes).preregistration.claims
+    with pytest.raises(SpecError, match="'lr' is tuned"):
+        spec({"better": {"lr": 0.1}, "than": {"lr": 1.0}}, **changes)
+    with pytest.raises(SpecError, match="'seed' does not tell cells apart"):
+        spec({"better": {"seed": 0}, "than": {"seed": 1}}, **changes)
