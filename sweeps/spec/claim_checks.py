@@ -88,9 +88,8 @@ def _check_cells(claim: Claim, cells: Sequence[Mapping[str, Any]], refuse: Refus
         present = _values(compared, name)
         for value in values:
             if value not in present:
-                raise refuse(
-                    ("over", name), f"no cell that is compared has {name}={value}; {_expected(value, present)}"
-                )
+                choices = _expected(value, present)
+                raise refuse(("over", name), f"no cell that is compared has {name}={value}; {choices}")
     if not list(claim.pairs(cells)):
         raise refuse((), f"no two cells of this sweep are compared by it: {claim}")
 
@@ -100,4 +99,5 @@ def _values(cells: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def _expected(value: Any, present: Iterable[Any]) -> str:
-    return expected(str(value), list(map(str, present)))
+    """The choices, with what a word is like."""
+    return expected(value if isinstance(value, str) else "", list(map(str, present)))

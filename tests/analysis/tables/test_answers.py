@@ -18,7 +18,7 @@ from polysweep.analysis.report.html import render_report
 from polysweep.analysis.report.wandb_report import markdown_parts
 from polysweep.analysis.tables.answers import answers
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.statistics import LEVEL, compare_means
+from polysweep.analysis.tables.statistics import LEVEL, compare_means, holm
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.preregistered import freeze_claims
 from polysweep.sweeps.store.store import Store
@@ -44,15 +44,8 @@ def by_scheduler(config: TrialConfig) -> list[float]:
 
 
 def test_a_claim_holds_if_every_comparison_shows_more_and_fails_if_one_shows_less(tmp_path: Path) -> None:
-    of_claims = answers(
-        claimed(
-            tmp_path,
-            by_scheduler,
-            CLAIM,
-            {**CLAIM, "by": "1 points"},
-            {**CLAIM, "by": "1 points", "over": {"rho": [0.1]}},
-        )
-    )
+    point = {**CLAIM, "by": "1 points"}
+    of_claims = answers(claimed(tmp_path, by_scheduler, CLAIM, point, {**point, "over": {"rho": [0.1]}}))
     assert [one.verdict for one in of_claims] == ["holds", "fails", "holds"]
     constant, polyak = ([base + 0.001 * seed for seed in range(3)] for base in (0.9, 0.905))
     weakest = compare_means(polyak, constant)
@@ -60,7 +53,7 @@ def test_a_claim_holds_if_every_comparison_shows_more_and_fails_if_one_shows_les
     assert [one.where for one in first.comparisons] == ["rho=0.1", "rho=0.4"]
     assert first.tested.p_above == pytest.approx(weakest.p_above)
     assert first.tested.estimate == pytest.approx(0.005) and first.tested.low == pytest.approx(weakest.low)
-    assert first.p == pytest.approx(weakest.p_above), "the largest of the three p values of Holm"
+    assert [one.p for one in of_claims] == holm([one.tested.p for one in of_claims])
     shifted = compare_means(polyak, [one + 0.01 for one in constant])
     assert of_claims[1].tested.p_below == pytest.approx(2 * shifted.p_below), "of two comparisons one is below"
     assert of_claims[1].comparisons[1].difference.estimate == pytest.approx(0.005), "as it is, not less what is claimed"

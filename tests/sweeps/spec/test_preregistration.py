@@ -25,7 +25,7 @@ def test_an_amount_is_a_number_or_percentage_points(text: object, amount: tuple[
 
 @pytest.mark.parametrize("text", [-1, "-0.1 points", "many", "0.2 %", True, float("nan"), float("inf"), None, [1]])
 def test_anything_else_is_none(text: object) -> None:
-    with pytest.raises(ValidationError, match="a number >= 0, or such as '0.2 points'"):
+    with pytest.raises(ValidationError, match=r"a number >= 0, or such as '0\.2 points'"):
         claim(by=text)
 
 
