@@ -66,7 +66,8 @@ class SelectionRule:
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
     is_search: bool = False  # whether the cells are the points of a search, of which nothing is tuned: they are ranked
     log_fields: frozenset[str] | None = None  # of a search, those drawn on a logarithmic scale; None if not known
-    claims: Preregistration | None = None  # that the sweep is to answer
+    claims: Preregistration | None = None  # of a sweep of the Store, as its first launch has frozen them
+    claims_problem: str = ""  # why they cannot be read
 
     @property
     def is_maximal(self) -> bool:

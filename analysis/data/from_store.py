@@ -26,6 +26,7 @@ from polysweep.analysis.data.frames import (
 )
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
+from polysweep.sweeps.store.preregistered import frozen_claims
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.sweeps.store.sweep_index import in_order
@@ -49,7 +50,6 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
         project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
         is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
-        claims=sweep.claims,
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     Raises `StoreError` for an unknown sweep and for a finished trial without its whole history.
     """
     sweep = store.launched(name)
-    protocol = protocol_of(sweep, store.root)
+    protocol = _with_claims(protocol_of(sweep, store.root), store)
     ids = [trial.trial_id for trial in sweep.trials]
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
@@ -114,6 +114,14 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
     return RunSet(protocol, frame(with_variants(shown, sweep, protocol)), cached.history)
+
+
+def _with_claims(protocol: SelectionRule, store: Store) -> SelectionRule:
+    """With the claims that the first launch has frozen; results do not need them, so that damage is only named."""
+    try:
+        return replace(protocol, claims=frozen_claims(store.files, protocol.name))
+    except StoreError as error:
+        return replace(protocol, claims_problem=f"The claims cannot be read: {error}.")
 
 
 def _scored(runs: pa.Table, history: pa.Table, protocol: SelectionRule) -> pa.Table:

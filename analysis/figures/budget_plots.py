@@ -14,7 +14,7 @@ from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.figures import captions
 from polysweep.analysis.figures.axes import say_empty
 from polysweep.analysis.figures.files import NamedFigure, figure_name
-from polysweep.analysis.figures.lines import Looks, legend, lines_of, scale_of
+from polysweep.analysis.figures.lines import Looks, legend, lines_of, require_one_each, scale_of
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.styles import axes_of, in_order
 from polysweep.analysis.tables.budget import budget_curves
@@ -34,7 +34,10 @@ def plot_budget(
     """The expected best of k candidates against k, one line per method; the band holds nine draws of k in ten.
 
     `curves` are rows of `budget_curves`. A line begins where no draw of k candidates is without a result.
+
+    Raises `UserError` if two rows of a line share k: they are of several methods.
     """
+    require_one_each(curves, [*names_of(lines), "k"], "plot_budget")
     ax, scale = axes_of(ax), scale_of(metric)
     ax.set(xlabel="candidates tried", ylabel=axis_label(metric))
     drawn = curves[curves["expected"].notna()]
@@ -76,7 +79,7 @@ def budget_figure(
     gaps = f"; {left_out} candidates without all results are left out" if left_out else ""
     about = f"best of k candidates, up to {most}, {selection.epoch} epoch, {means}"
     caption = captions.sentence(
-        f"{captions.metric_words(selection)} of the best of k candidates, had only k been tried, "
+        f"{captions.metric_words(selection)} of the best of k candidates drawn from those tried, "
         f"{captions.one_line_per(lines)}",
         values or {},
         f"expected over all draws of k candidates, whose means are over {means} seeds; the band is from the 5 % to the "

@@ -52,7 +52,8 @@ class Summary:
 
 
 def _notes(selection: Selection) -> tuple[str, ...]:
-    runs, notes = selection.pulled.runs, []
+    runs, problem = selection.pulled.runs, selection.pulled.protocol.claims_problem
+    notes = [problem] if problem else []
     stalled = int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0
     if stalled:
         notes.append(
@@ -76,13 +77,13 @@ def claims_text(pulled: RunSet) -> str:
     registered = pulled.protocol.claims
     if registered is None:
         return ""
-    since = f"frozen by the first launch, {registered.at}" if registered.at else "of the spec, not frozen by a launch"
     seen = (
-        f"; {registered.ended} of its trials had ended before, in another sweep, and their results may have been known"
-        if registered.ended
+        f"; {registered.begun} of its trials had begun before, for another sweep or alone, and their results may have "
+        "been known"
+        if registered.begun
         else ""
     )
-    return f"Claims {since} (hash {registered.hash}){seen}. {EXPLORATORY}"
+    return f"Frozen by the first launch, {registered.at} (hash {registered.hash}){seen}. {EXPLORATORY}"
 
 
 def answer_rows(of_claims: Sequence[Answer]) -> list[list[str]]:

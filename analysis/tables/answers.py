@@ -71,13 +71,15 @@ def answers(pulled: RunSet) -> list[Answer]:
         return []
     selections = {metric: select(pulled, metric=metric) for metric in {claim.metric for claim in registered.claims}}
     tested = [_tested(claim, selections[claim.metric]) for claim in registered.claims]
-    adjusted = holm([answer.tested.p for answer in tested])
+    # One that cannot be tested yet counts, or another one's verdict would change once it can.
+    adjusted = holm([1.0 if math.isnan(answer.tested.p) else answer.tested.p for answer in tested])
     return [_judged(answer, p) for answer, p in zip(tested, adjusted, strict=True)]
 
 
 def _judged(answer: Answer, p: float) -> Answer:
-    if answer.tested.reason in (UNDECIDED, NO_RUNS):
-        return replace(answer, verdict=answer.tested.reason)
+    if math.isnan(answer.tested.p):
+        reason = answer.tested.reason
+        return replace(answer, verdict=reason if reason in (UNDECIDED, NO_RUNS) else NOT_SHOWN)
     return replace(answer, p=p, verdict=NOT_SHOWN if not p < LEVEL else HOLDS if answer.tested.is_above else FAILS)
 
 
@@ -89,7 +91,7 @@ def _tested(claim: Claim, selection: Selection) -> Answer:
         Comparison(where, selection.difference([better], [than], by=claim.by.value)) for better, than, where in pairs
     ]
     if not pairs or not any(cell["n"] or cell["lost"] for better, than, _ in pairs for cell in (better, than)):
-        tested = untested(NO_RUNS)
+        comparisons, tested = [], untested(NO_RUNS)
     elif any(cell["undecided"] for better, than, _ in pairs for cell in (better, than)):
         tested = untested(UNDECIDED, n=min(one.difference.n for one in comparisons))
     else:
@@ -98,15 +100,18 @@ def _tested(claim: Claim, selection: Selection) -> Answer:
 
 
 def _together(differences: Sequence[Difference]) -> Difference:
-    """The comparison that decides, with the p values of all of them being above, and of one of them being below."""
-    for one in differences:
-        if math.isnan(one.p_above):
-            return one
-    weakest, worst = max(differences, key=lambda one: one.p_above), min(differences, key=lambda one: one.p_below)
+    """The comparison that decides, with the p values of all of them being above, and of one of them being below.
+
+    One that cannot be tested shows neither.
+    """
+    tested = [one for one in differences if not math.isnan(one.p_above)]
+    if not tested:
+        return differences[0]
+    weakest, worst = max(tested, key=lambda one: one.p_above), min(tested, key=lambda one: one.p_below)
+    above = weakest.p_above if len(tested) == len(differences) else 1.0
     below = min(1.0, len(differences) * worst.p_below)
-    decides = worst if below < weakest.p_above else weakest
-    n = min(one.n for one in differences)
-    return decides._replace(p_above=weakest.p_above, p_below=below, n=n)
+    decides = worst if below < above else weakest
+    return decides._replace(p_above=above, p_below=below, n=min(one.n for one in differences))
 
 
 def _shared(better: Mapping[str, Any], than: Mapping[str, Any], claim: Claim) -> str:

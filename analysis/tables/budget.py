@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from polysweep.analysis.data.frames import names_of
@@ -26,11 +27,13 @@ def budget_curves(selection: Selection, by: str | Sequence[str] | None = None) -
 
         expected(k) = sum_j v_j C(N - j, k - 1) / C(N, k)
 
-    (unbiased for the candidates' distribution: Tang et al. 2020, "Showing your work doesn't always work"). `low` and
+    (Tang et al. 2020, "Showing your work doesn't always work"; unbiased if candidates were drawn independently, as in a
+    random search: those of a grid were listed by hand, and those of bayes depend on earlier ones). `low` and
     `high` are the 5 % and 95 % quantiles over the draws; `without_result` is the share of draws in which no candidate
-    has a finished seed, and if it is not 0, there is no `expected`. `area` is the mean of `expected` over 1, ..., k:
-    of two methods the one with the better area at the same k needs less tuning. `n` is the fewest seeds behind a
-    candidate's mean, `left_out` how many candidates lack a result.
+    has a finished seed, and if it is not 0, there is no `expected`. `area` is the mean of `expected` over 1, ..., k,
+    that is over all budgets up to k (NaN if one of them has none); how far it is from `expected` at k says how much
+    tuning the method needs. `n` is the fewest seeds behind a candidate's mean, `left_out` how many candidates lack a
+    result.
 
     `by`: the fields that tell methods apart; by default those of a cell, and in a search without tuned parameters
     those whose values are words. A method with a candidate that lacks a result has no curve, except in a search, where
@@ -83,25 +86,20 @@ def _by_method(board: Leaderboard, fields: Sequence[str]) -> list[list[Mapping[A
 
 def _curve(values: Sequence[float]) -> list[dict[str, Any]]:
     """The rows of one method, from the reported means of its candidates, the best rank first; NaN: no finished seed."""
-    total, expectations, rows = len(values), list[float](), []
+    means, total = np.array(values), len(values)
+    order, has_none = np.argsort(means), np.isnan(means)
+    expectations, rows = list[float](), []
     for k in range(1, total + 1):
-        shares = [math.comb(total - j, k - 1) / math.comb(total, k) for j in range(1, total + 1)]
-        drawn = sorted((value, share) for value, share in zip(values, shares, strict=True) if not math.isnan(value))
-        without = sum(share for value, share in zip(values, shares, strict=True) if math.isnan(value))
-        expectations.append(math.nan if without else math.fsum(value * share for value, share in drawn))
-        low, high = (math.nan if without else _quantile(drawn, at) for at in BAND)
+        # P(the best is number j) = C(N - j, k - 1) / C(N, k), by the ratio of each to the one before.
+        ratios = np.maximum(total - k - np.arange(total - 1), 0) / (total - 1 - np.arange(total - 1))
+        shares = k / total * np.cumprod([1.0, *ratios])
+        without = float(shares[has_none].sum())
+        expected, low, high = math.nan, math.nan, math.nan
+        if not without:
+            expected = float(shares @ np.where(has_none, 0.0, means))
+            reached = np.cumsum(shares[order])
+            low, high = (float(means[order[np.searchsorted(reached, at - 1e-9)]]) for at in BAND)
+        expectations.append(expected)
         area = math.fsum(expectations) / k
-        rows.append(
-            {"k": k, "expected": expectations[-1], "low": low, "high": high, "without_result": without, "area": area}
-        )
+        rows.append({"k": k, "expected": expected, "low": low, "high": high, "without_result": without, "area": area})
     return rows
-
-
-def _quantile(drawn: Sequence[tuple[float, float]], at: float) -> float:
-    """The least value that with its share and those of the smaller ones reaches `at`."""
-    reached = 0.0
-    for value, share in drawn:
-        reached += share
-        if reached >= at - 1e-12:
-            return value
-    return drawn[-1][0]

@@ -107,8 +107,9 @@ class Selection(Displayed):
             return untested("undecided")
         if not all(cell["n"] for cell in cells):
             counts = [(int(cell["n"]), int(cell["diverged"])) for cell in cells]
-            is_of_counts = len(cells) == 2 and all(sum(count) for count in counts) and not by
-            return more_diverged(*counts) if is_of_counts else untested("a cell has no finished seed")
+            if len(cells) != 2 or not all(sum(count) for count in counts) or (by and cells[0]["n"]):
+                return untested("a cell has no finished seed")  # by how much a mean is above none cannot be said
+            return more_diverged(*counts)
         one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
         lost, others_lost = (sum(cell["diverged"] for cell in side) for side in (plus, minus))
         raised = [[sample._replace(mean=sample.mean + by) for sample in other[0]], *other[1:]]

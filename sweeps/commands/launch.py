@@ -80,9 +80,9 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     notes = [*plan.notes, *_changes_of_device(plan, store), *changed_sources(plan.trials, records)]
     for warning in [*warnings(spec), *notes]:
         warn(warning)
-    already = sum(state.state in FINAL for state in plan.states.values())
-    if freeze_claims(store.files, spec.name, spec.preregistration, already).hash != spec.preregistration.hash:
-        check_claims(spec, store, is_launched=True)  # another launch was faster
+    begun = sum(state.state != State.NEW for state in plan.states.values())
+    freeze_claims(store.files, spec.name, spec.preregistration, begun)
+    check_claims(spec, store, is_launched=extension.known)  # another launch may have been faster
     store.write_sweep(spec, plan.planned_widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)

@@ -54,18 +54,22 @@ def compare(spec: SweepSpec, store: Store) -> Extension:
 
 
 def check_claims(spec: SweepSpec, store: Store, *, is_launched: bool) -> None:
-    """Raise `UserError` if the claims of a launched sweep are not those that its first launch has frozen."""
-    frozen, claims = frozen_claims(store.files, spec.name), spec.preregistration
-    if frozen is None and claims.claims and is_launched:
+    """Raise `UserError` if the claims of a launched sweep are not those that its first launch has frozen.
+
+    What their answers depend on is frozen with them: trials, seeds, tuned parameters and metric.
+    """
+    frozen, now = frozen_claims(store.files, spec.name), spec.preregistration
+    if frozen is None and now.claims and is_launched:
         raise UserError(
             f"claims: the sweep {spec.name!r} was launched without these, and what is claimed afterwards is "
             "exploratory; remove them, or give this spec another name"
         )
-    if frozen is not None and frozen.hash != claims.hash:
+    if frozen is not None and (changes := frozen.changes_to(now)):
         path = store.files.path(f"sweeps/{spec.name}/{FILE}")
         raise UserError(
-            f"claims: those of the sweep {spec.name!r} are frozen since {frozen.at} (hash {frozen.hash}), and the "
-            f"spec's are others (hash {claims.hash}); restore them, they are in {path}, or give this spec another name"
+            f"claims: the sweep {spec.name!r} is frozen with its claims since {frozen.at}, and this spec has another "
+            f"of: {'; '.join(changes)} ({path}); restore it, or give this spec another name: trials that both have are "
+            "not run again"
         )
 
 

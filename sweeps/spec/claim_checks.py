@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from polysweep.sweeps.spec.fields import SpecFields
-from polysweep.sweeps.spec.preregistration import Claim, unit_problem
+from polysweep.sweeps.spec.preregistration import Claim, is_same, unit_problem
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
 from polysweep.trainer.components.plugins import component, metrics_of
@@ -28,28 +28,46 @@ def check_claims(
 ) -> None:
     """Raise `SpecError` for the first claim that this sweep cannot answer.
 
-    `trials` are all of the sweep's, none if a search has still to propose them; `configs` are one of each kind.
+    `trials` are all of the sweep's, or one of each cell; `configs` are one of each kind.
     """
     cells = [members[0].cell for members in by_cell(trials)]
-    fields = trials[0].cell_fields if trials else tuple(f for f in spec.written if f not in (*spec.tuned, "seed"))
+    fields = trials[0].cell_fields if trials else ()
     configs = list(configs)
     for index, claim in enumerate(claims):
 
         def refuse(path: KeyPath, reason: str, index: int = index) -> Exception:
             return where.error(("claims", index, *path), f"claims: {reason}")
 
+        if claim in claims[:index]:
+            raise refuse((), f"given twice: {brief(str(claim))}")
         _check_fields(spec, claim, fields, refuse)
         _check_metric(claim, configs, refuse)
         if problem := unit_problem(claim):
             raise refuse(("by",), problem)
-        if cells:
-            _check_cells(claim, cells, refuse)
+        _check_cells(claim, cells, refuse)
+
+
+def require_known_cells(spec: SpecFields, where: Source) -> None:
+    """Raise `SpecError` if bayes has still to propose the cells: whatever it searches must be tuned."""
+    searched = {
+        name
+        for space in spec.space
+        for name, parameter in space.items()
+        if name not in (*spec.tuned, "seed") and (parameter.grid is None or len(parameter.grid) > 1)
+    }
+    if searched:
+        names = ", ".join(sorted(searched))
+        raise where.error(
+            ("claims",),
+            f"claims: with method bayes the cells are known before the runs only if all that is searched is in "
+            f"'tuned'; add {names}",
+        )
 
 
 def _check_fields(spec: SpecFields, claim: Claim, fields: Sequence[str], refuse: Refuse) -> None:
     """Whether both sides name the same fields, and every field tells cells apart."""
     if claim.better.keys() != claim.than.keys():
-        names = [", ".join(getattr(claim, side)) for side in SIDES]
+        names = [brief(", ".join(getattr(claim, side))) for side in SIDES]
         raise refuse(("than",), f"'better' is about {names[0]}, 'than' about {names[1]}; name the same fields in both")
     if claim.better == claim.than:
         raise refuse(("than",), "'better' and 'than' are the same cells")
@@ -58,7 +76,8 @@ def _check_fields(spec: SpecFields, claim: Claim, fields: Sequence[str], refuse:
             if name in spec.tuned:
                 raise refuse((side, name), f"{name!r} is tuned: a claim is about cells, after the choice in each")
             if name not in fields:
-                raise refuse((side, name), f"{brief(name)} does not tell cells apart; {expected(name, fields)}")
+                choices = expected(name, fields) if fields else "there is one cell only"
+                raise refuse((side, name), f"{brief(name)} does not tell cells apart; {choices}")
     if twice := sorted(claim.over.keys() & claim.better.keys()):
         raise refuse(("over", twice[0]), f"{twice[0]!r} is in 'over' and in 'better'; give it once")
 
@@ -78,26 +97,26 @@ def _check_cells(claim: Claim, cells: Sequence[Mapping[str, Any]], refuse: Refus
     """Whether the sweep has cells of both sides, and for every value of `over`."""
     for side in SIDES:
         for name, value in getattr(claim, side).items():
-            present = _values(cells, name)
-            if value not in present:
-                raise refuse((side, name), f"no cell has {name}={value}; {_expected(value, present)}")
-    whole = claim.model_copy(update={"over": {}})
-    pairs = list(whole.pairs(cells))
-    compared = [cells[at] for pair in pairs for at in pair]
+            if problem := _missing(name, value, cells):
+                raise refuse((side, name), f"no cell has {problem}")
+    pairs = claim.model_copy(update={"over": {}}).pairs(cells)
+    compared = [cells[place] for pair in pairs for place in pair]
+    if not compared:
+        raise refuse((), f"no two cells of this sweep are compared by it: {brief(str(claim))}")
     for name, values in claim.over.items():
-        present = _values(compared, name)
         for value in values:
-            if value not in present:
-                choices = _expected(value, present)
-                raise refuse(("over", name), f"no cell that is compared has {name}={value}; {choices}")
+            if problem := _missing(name, value, compared):
+                raise refuse(("over", name), f"no cell that is compared has {problem}")
     if not list(claim.pairs(cells)):
-        raise refuse((), f"no two cells of this sweep are compared by it: {claim}")
+        raise refuse(("over",), f"no two cells of this sweep are compared by it: {brief(str(claim))}")
 
 
-def _values(cells: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
-    return list(dict.fromkeys(cell[name] for cell in cells if name in cell))
-
-
-def _expected(value: Any, present: Iterable[Any]) -> str:
-    """The choices, with what a word is like."""
-    return expected(value if isinstance(value, str) else "", list(map(str, present)))
+def _missing(name: str, value: Any, cells: Iterable[Mapping[str, Any]]) -> str:
+    """`name=value`, with the values that there are, if no cell has it; else empty."""
+    present = list(dict.fromkeys(cell[name] for cell in cells if name in cell))
+    if any(is_same(one, value) for one in present):
+        return ""
+    if isinstance(value, str) and value in map(str, present):
+        return f"the text {value!r} as {name}: write the {type(present[0]).__name__} {value} without quotes"
+    choices = expected(value if isinstance(value, str) else "", list(map(str, present)))
+    return f"{name}={brief(value)}; {choices}"

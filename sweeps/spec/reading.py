@@ -85,6 +85,7 @@ def read_fields(
     _read_name(read, data.get("name"), stem)
     _read_metric(read, metric)
     _read_tuned(read)
+    _read_claims(read, rename)
     if data.get("method") == "bayes":
         _read_constant_seed(read)
     if data.get("method") in ("random", "bayes"):
@@ -147,6 +148,25 @@ def _read_tuned(read: FieldsRead) -> None:
     if isinstance(tuned, list):
         names = read.reading.names
         read.values["tuned"] = [names.get(one, one) if isinstance(one, str) else one for one in tuned]
+
+
+def _read_claims(read: FieldsRead, rename: Mapping[str, str]) -> None:
+    """Claims with our names of their fields and metrics."""
+
+    def ours(claim: Any) -> Any:
+        if not isinstance(claim, dict):
+            return claim
+        renamed = dict(claim)
+        for key in ("better", "than", "over"):
+            if isinstance(claim.get(key), dict):
+                renamed[key] = {read.reading.names.get(name, name): value for name, value in claim[key].items()}
+        if isinstance(claim.get("metric"), str):
+            renamed["metric"] = rename.get(claim["metric"], claim["metric"])
+        return renamed
+
+    claims = read.values.get("claims")
+    if isinstance(claims, list):
+        read.values["claims"] = [ours(claim) for claim in claims]
 
 
 def _read_constant_seed(read: FieldsRead) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from functools import cached_property
@@ -11,14 +12,14 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr
 
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
-from polysweep.sweeps.spec.claim_checks import check_claims
+from polysweep.sweeps.spec.claim_checks import check_claims, require_known_cells
 from polysweep.sweeps.spec.diagnosis import report
 from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.preregistration import Preregistration
 from polysweep.sweeps.spec.reading import read_fields
 from polysweep.sweeps.spec.search import Suggestion
-from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial
+from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
@@ -172,15 +173,33 @@ class SweepSpec(SpecFields):
 
     @property
     def preregistration(self) -> Preregistration:
-        """Its claims, each with its metric."""
+        """Its claims, each with its metric, and what their answers depend on."""
         default = self.metric.name
-        return Preregistration(tuple(one.model_copy(update={"metric": one.metric or default}) for one in self.claims))
+        claims = tuple(one.model_copy(update={"metric": one.metric or default}) for one in self.claims)
+        return Preregistration(claims, self._design if claims else {})
+
+    @property
+    def _design(self) -> dict[str, str]:
+        ids = sorted(trial.trial_id for trial in self.trials) if self.method != "bayes" else []
+        what = json.dumps(ids or [self.settings.space, self.points])
+        digest = hashlib.sha256(what.encode()).hexdigest()[:8]
+        return {
+            "method": self.method,
+            "metric": f"{self.metric.name} ({self.metric.goal})",
+            "tuned": ", ".join(sorted(self.tuned)) or "nothing",
+            "seeds": ", ".join(map(str, self.seeds)),
+            "early_terminate": self.settings.early_terminate,
+            "trials" if ids else "space": f"{len(ids)} (hash {digest})" if ids else f"hash {digest}",
+        }
 
     def _check_claims(self) -> None:
-        claims = self.preregistration.claims
-        if claims:
-            trials = [] if self.method == "bayes" else self.trials
-            check_claims(self, claims, trials, [*self.corners, *self.kinds], self._source)
+        if not self.claims:
+            return
+        trials = self.trials
+        if self.method == "bayes":
+            require_known_cells(self, self._source)
+            trials = with_cells(self.middles, self.written, self.tuned)
+        check_claims(self, self.preregistration.claims, trials, [*self.corners, *self.kinds], self._source)
 
     @property
     def settings(self) -> Settings:
@@ -209,7 +228,7 @@ class SweepSpec(SpecFields):
 
     def as_sweep(self) -> Sweep:
         """The sweep as a launch would keep it."""
-        return Sweep(self.name, self.settings, self.trials, claims=self.preregistration if self.claims else None)
+        return Sweep(self.name, self.settings, self.trials)
 
 
 def _in_words(model: BaseModel) -> str:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from polysweep.sweeps.spec.preregistration import Preregistration
     from polysweep.trainer.config import TrialConfig
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -196,7 +195,6 @@ class Sweep:
     settings: Settings
     trials: Sequence[SweepTrial]
     gone: Sequence[SweepTrial] = ()
-    claims: Preregistration | None = None  # that it is to answer, None if it has none
 
     @property
     def metric(self) -> RecordedMetric:

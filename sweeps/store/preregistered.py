@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from polysweep.sweeps.spec.preregistration import Claim, Preregistration
@@ -18,7 +19,8 @@ FILE: Final = "preregistered.json"
 class _Frozen(TypedDict):
     hash: str
     at: str
-    ended: int
+    begun: Annotated[int, Field(ge=0)]
+    design: dict[str, str]
     claims: list[Claim]
 
 
@@ -32,7 +34,7 @@ def frozen_claims(files: Files, name: str) -> Preregistration | None:
     """
     path = f"sweeps/{name}/{FILE}"
     content = files.read(path)
-    if not content:
+    if content is None:
         return None
     address = files.path(path)
     try:
@@ -40,21 +42,25 @@ def frozen_claims(files: Files, name: str) -> Preregistration | None:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         raise StoreError(f"{address}: damaged: {where}: {error.errors()[0]['msg']}") from None
-    frozen = Preregistration(tuple(fields["claims"]), fields["at"], fields["ended"])
+    frozen = Preregistration(tuple(fields["claims"]), fields["design"], fields["at"], fields["begun"])
     if frozen.hash != fields["hash"]:
-        raise StoreError(f"{address}: changed since it was frozen: its claims have the hash {frozen.hash}, not "
-                         f"{fields['hash']}")  # fmt: skip
+        raise StoreError(
+            f"{address}: was changed after it was frozen (its hash is {frozen.hash}, not {fields['hash']}); restore it"
+        )
     return frozen
 
 
-def freeze_claims(files: Files, name: str, claims: Preregistration, ended: int) -> Preregistration:
+def freeze_claims(files: Files, name: str, claims: Preregistration, begun: int) -> Preregistration:
     """Keep the claims of a sweep that is launched for the first time; returns what holds, these or an earlier launch's.
 
-    `ended` is how many of its trials have ended already. Without claims nothing is kept.
+    `begun` is how many of its trials have begun already. Without claims nothing is kept.
     """
-    if claims.claims:
-        at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        content = json_bytes({"hash": claims.hash, "at": at, "ended": ended, "claims": claims.canonical()})
-        if not files.create(f"sweeps/{name}/{FILE}", content) and not files.read(f"sweeps/{name}/{FILE}"):
-            files.write(f"sweeps/{name}/{FILE}", content)  # its writer was killed on a file system without links
+    if not claims.claims:
+        return frozen_claims(files, name) or claims
+    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    frozen = replace(claims, at=at, begun=begun)
+    content = json_bytes({"hash": frozen.hash, **frozen.canonical()})
+    path = f"sweeps/{name}/{FILE}"
+    if not files.create(path, content) and files.read(path) == b"":
+        files.write(path, content)  # its writer was killed on a file system without links
     return frozen_claims(files, name) or claims

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, Settings, Sweep, SweepTrial
 from polysweep.sweeps.store.checking import checked_part, parse_content
 from polysweep.sweeps.store.files import Files, NewerFormatError, OutOfReachError, StoreError, UnreadableError
-from polysweep.sweeps.store.preregistered import FILE, frozen_claims
 from polysweep.sweeps.store.schemas import SweepPart
 from polysweep.sweeps.store.sweep_index import added, assembled
 
@@ -55,7 +54,7 @@ class SweepRecords:
             raise StoreError(
                 f"{self.files.path(f'sweeps/{name}/sweep.json')}: empty: its writer was killed; launch again"
             )
-        return replace(self._assembled(name, parts), claims=frozen_claims(self.files, name) if FILE in there else None)
+        return self._assembled(name, parts)
 
     def require(self, name: str) -> list[str]:
         """The files of a sweep. Raises `StoreError` with the names of all sweeps if this one is unknown."""

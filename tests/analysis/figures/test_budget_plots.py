@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from matplotlib.figure import Figure
 
 from polysweep.analysis.figures.budget_plots import plot_budget
@@ -12,6 +13,7 @@ from polysweep.analysis.figures.gallery import figures
 from polysweep.analysis.tables.budget import budget_curves
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.selection import Selection
+from polysweep.trainer.errors import UserError
 from tests.support.made import by_lr, sweep
 from tests.support.made_searches import searched as searched
 
@@ -40,5 +42,8 @@ def test_a_search_has_one_line_per_method(searched: Selection) -> None:
 def test_a_sweep_with_one_candidate_per_cell_or_without_results_has_no_such_figure(tmp_path: Path) -> None:
     one_each = select(sweep(tmp_path, by_lr, tuned=[], variants=[{"scheduler": {"value": "polyak"}}]))
     assert "budget" not in [figure.name for figure in figures(one_each)]
+    several = budget_curves(select(sweep(tmp_path / "several", by_lr)))
+    with pytest.raises(UserError, match="plot_budget: 2 rows share scheduler=constant k=1; they differ in rho"):
+        plot_budget(several, "test/top1", Figure().subplots())
     nothing = plot_budget(budget_curves(one_each)[:0], "test/top1", Figure().subplots())
     assert [text.get_text() for text in nothing.texts] == ["no method with all results"]

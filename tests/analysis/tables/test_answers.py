@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from polysweep.analysis.data.frames import RunSet
+from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.report.html import render_report
 from polysweep.analysis.report.wandb_report import markdown_parts
 from polysweep.analysis.tables.answers import answers
@@ -79,6 +80,54 @@ def test_a_claim_about_cells_without_results_is_not_answered(
 
     (one,) = answers(claimed(tmp_path, score, CLAIM, seeds=10))
     assert one.verdict == verdict and one.why.startswith(why)
+
+
+def test_a_claim_that_cannot_be_answered_yet_counts_for_the_others(tmp_path: Path) -> None:
+    """Else a verdict would be taken back once it can."""
+    one, two = ({**CLAIM, "over": {"rho": [rho]}} for rho in (0.1, 0.4))
+    whole = answers(claimed(tmp_path / "whole", by_scheduler, one, two))
+
+    def score(config: TrialConfig) -> list[float] | str:
+        return "failed" if (config.rho, config.seed) == (0.4, 0) else by_scheduler(config)
+
+    part = answers(claimed(tmp_path / "part", score, one, two))
+    assert [answer.verdict for answer in part] == ["holds", "undecided"]
+    assert part[0].p == pytest.approx(2 * part[0].tested.p) and part[0].p >= whole[0].p
+
+
+def test_a_comparison_that_cannot_be_tested_shows_nothing_and_hides_no_failure(tmp_path: Path) -> None:
+    """At rho = 0.1 no value differs from another; at 0.4 Polyak is far behind."""
+
+    def score(config: TrialConfig) -> list[float]:
+        worse = 0.2 if (config.rho, config.scheduler) == (0.4, "polyak") else 0.0
+        return [0.9 - worse + (0.001 * config.seed if config.rho == 0.4 else 0.0)]
+
+    (one,) = answers(claimed(tmp_path, score, CLAIM))
+    assert one.verdict == "fails" and one.comparisons[0].difference.reason == "no spread"
+    assert one.tested.p_above == 1.0
+    assert one.tested.p_below == pytest.approx(2 * one.comparisons[1].difference.p_below)
+    (hopeful,) = answers(claimed(tmp_path / "other", lambda c: [0.9 + 0.1 * (c.scheduler == "polyak")], CLAIM))
+    assert (hopeful.verdict, hopeful.why) == ("not shown", "no spread")
+
+
+def test_cells_without_a_finished_seed_fail_a_claim_of_more_too(tmp_path: Path) -> None:
+    def score(config: TrialConfig) -> list[float] | str:
+        return "diverged" if config.scheduler == "polyak" else by_scheduler(config)
+
+    of_claims = answers(claimed(tmp_path, score, CLAIM, {**CLAIM, "by": "1 points"}, seeds=8))
+    assert [one.verdict for one in of_claims] == ["fails", "fails"]
+    back = {"better": CLAIM["than"], "than": CLAIM["better"]}
+    of_claims = answers(claimed(tmp_path / "back", score, back, {**back, "by": "1 points"}, seeds=8))
+    assert [one.verdict for one in of_claims] == ["holds", "not shown"], "by how much is not known"
+
+
+def test_claims_that_cannot_be_read_are_named_and_hide_no_number(tmp_path: Path) -> None:
+    pulled = claimed(tmp_path, by_scheduler, CLAIM)
+    path = tmp_path / "sweeps/made/preregistered.json"
+    path.write_text(path.read_text().replace("polyak", "cosine", 1))
+    again = pull("made", store=Store(str(tmp_path)), cache=None)
+    assert answers(again) == [] and again.runs["trial_id"].tolist() == pulled.runs["trial_id"].tolist()
+    assert "The claims cannot be read: " in render_report(select(again))
 
 
 def test_a_sweep_without_claims_has_no_answers(tmp_path: Path) -> None:

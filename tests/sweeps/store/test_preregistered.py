@@ -15,7 +15,7 @@ from polysweep.sweeps.store.preregistered import freeze_claims, frozen_claims
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
 from tests.support.commands import assert_user_error
-from tests.support.made_sweeps import finish, ids, spec_of
+from tests.support.made_sweeps import TINY, finish, ids, spec_of
 
 Run = Callable[..., Any]
 CLAIM = {"better": {"rho": 0.1}, "than": {"rho": 0.2}, "by": "0.2 points"}
@@ -25,11 +25,10 @@ def test_the_first_launch_freezes_them_and_a_later_one_finds_them(tmp_path: Path
     store, spec = Store(str(tmp_path)), spec_of(claims=[CLAIM])
     assert frozen_claims(store.files, "tiny") is None
     frozen = freeze_claims(store.files, "tiny", spec.preregistration, 1)
-    assert (frozen.claims, frozen.ended, frozen.hash) == (spec.preregistration.claims, 1, spec.preregistration.hash)
+    assert (frozen.claims, frozen.begun) == (spec.preregistration.claims, 1) and frozen.at
     other = spec_of(claims=[{**CLAIM, "by": 0}])
     assert freeze_claims(store.files, "tiny", other.preregistration, 0) == frozen, "the first holds"
     store.write_sweep(spec)
-    assert store.launched("tiny").claims == frozen
     assert not compare(spec, store).changed
 
 
@@ -37,13 +36,29 @@ def test_other_claims_and_claims_of_a_sweep_that_was_launched_without_are_refuse
     store, plain, claiming = Store(str(tmp_path)), spec_of(), spec_of(claims=[CLAIM])
     freeze_claims(store.files, "tiny", plain.preregistration, 0)
     store.write_sweep(plain)
-    assert store.launched("tiny").claims is None and not compare(plain, store).changed
+    assert frozen_claims(store.files, "tiny") is None and not compare(plain, store).changed
     with pytest.raises(UserError, match="'tiny' was launched without these, and what is claimed afterwards is expl"):
         compare(claiming, store)
     freeze_claims(store.files, "other", claiming.preregistration, 0)
-    for changed in (spec_of(name="other"), spec_of(name="other", claims=[CLAIM, CLAIM])):
-        with pytest.raises(UserError, match=r"are frozen since 20.* \(hash [0-9a-f]{16}\), and the spec's are others"):
+    for changed in (spec_of(name="other"), spec_of(name="other", claims=[{**CLAIM, "by": 0}])):
+        with pytest.raises(UserError, match=r"frozen with its claims since 20.*, and this spec has another of: claims"):
             check_claims(changed, store, is_launched=True)
+
+
+def test_what_the_answers_depend_on_is_frozen_with_them(tmp_path: Path) -> None:
+    """A verdict could else be had by dropping cells, candidates or seeds, or by choosing otherwise."""
+    store, spec = Store(str(tmp_path)), spec_of(claims=[CLAIM])
+    freeze_claims(store.files, "tiny", spec.preregistration, 0)
+    store.write_sweep(spec)
+    rho = {**TINY["parameters"], "rho": {"values": [0.1, 0.2, 0.3]}}
+    for changes, part in (
+        ({"seeds": 2}, "seeds: 0 -> 0, 1"), ({"parameters": rho}, "trials: 2"),
+        ({"tuned": ["epochs"]}, "tuned: nothing"),
+        ({"metric": {"name": "test/top1", "goal": "minimize"}}, "metric: test/top1 (maximize) -> test/top1 (minimize)"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as refused:
+            compare(spec_of(claims=[CLAIM], **changes), store)
+        assert part in str(refused.value) and "trials that both have are not run again" in str(refused.value)
 
 
 def test_a_file_that_was_changed_or_is_damaged_is_named(tmp_path: Path) -> None:
@@ -52,7 +67,9 @@ def test_a_file_that_was_changed_or_is_damaged_is_named(tmp_path: Path) -> None:
     path = tmp_path / "sweeps/tiny/preregistered.json"
     whole = json.loads(path.read_text())
     for content, words in (
-        ({**whole, "claims": [{**whole["claims"][0], "by": "0"}]}, "changed since it was frozen"),
+        ({**whole, "claims": [{**whole["claims"][0], "by": "0"}]}, "was changed after it was frozen"),
+        ({**whole, "at": "1999-01-01 00:00 UTC"}, "was changed after it was frozen"),
+        ({**whole, "begun": -5}, "damaged: begun"),
         ({**whole, "claims": [{"better": 1}]}, "damaged: claims.0.better"),
         ({}, "damaged: hash: Field required"),
     ):
@@ -60,7 +77,8 @@ def test_a_file_that_was_changed_or_is_damaged_is_named(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=words):
             frozen_claims(store.files, "tiny")
     path.write_text("")  # its writer was killed on a file system without links
-    assert frozen_claims(store.files, "tiny") is None
+    with pytest.raises(StoreError, match="damaged"):
+        frozen_claims(store.files, "tiny")
     assert freeze_claims(store.files, "tiny", spec.preregistration, 0).at
 
 
@@ -72,8 +90,8 @@ def test_a_launch_of_trials_that_another_sweep_has_ended_says_so(launch_here: Ru
     options = ("--store", store.root, "--wandb", "disabled")
     assert launch_here(tmp_path / "tiny.yaml", *options).returncode == 0
     frozen = frozen_claims(store.files, "tiny")
-    assert frozen is not None and frozen.ended == 2
+    assert frozen is not None and frozen.begun == 2
     (tmp_path / "tiny.yaml").write_text(spec_of(claims=[{**CLAIM, "by": "0.3 points"}]).text)
-    assert_user_error(launch_here(tmp_path / "tiny.yaml", *options), "are frozen since")
+    assert_user_error(launch_here(tmp_path / "tiny.yaml", *options), "frozen with its claims since", "claims")
     refused = launch_here(tmp_path / "tiny.yaml", *options, "--extend")
-    assert_user_error(refused, "are frozen since", "preregistered.json")
+    assert_user_error(refused, "frozen with its claims since", "preregistered.json")
