@@ -55,6 +55,22 @@ def test_what_is_left_to_do_is_said_above() -> None:
     assert "  # scheduler: {value: ...}  # required: constant, cosine" in translation.text
 
 
+def test_claims_are_kept_under_our_names() -> None:
+    text = """
+parameters:
+  task: {value: digits}
+  model: {value: mlp}
+  optimizer: {value: usam}
+  radius: {values: [0.1, 0.2]}
+  scheduler: {value: polyak}
+rename: {radius: rho}
+claims: [{better: {radius: 0.1}, than: {radius: 0.2}}]
+"""
+    translated = parse(translate(text, "w.yaml", "w", {}).text)
+    (claim,) = translated.preregistration.claims
+    assert str(claim) == "rho=0.1 beats rho=0.2 on test/top1"
+
+
 @pytest.mark.parametrize("feature", [*ACCEPTED, *FOREIGN])
 def test_what_plans_is_the_same_after_its_translation(feature: str) -> None:
     above, parameters, _ = ACCEPTED.get(feature, ("", FOREIGN.get(feature, ""), ""))
