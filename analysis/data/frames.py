@@ -121,10 +121,7 @@ def names_of(names: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def direction(metric: str, protocol: SelectionRule) -> bool | None:
-    """Whether a larger value of a metric is better; None where neither its name nor the protocol tells.
-
-    The protocol tells it of its own metric, and of the same one of another set (`val/top1`, `test/top1`).
-    """
+    """Whether a larger value is better: as of the protocol's metric, also of another set; else by the metric's name."""
     last = metric.rpartition("/")[2]
     if metric == protocol.metric or last == protocol.metric.rpartition("/")[2]:
         return protocol.is_maximal
@@ -257,8 +254,7 @@ def empty_history() -> pa.Table:
 
 def runs_of(table: pa.Table) -> list[str]:
     """The trial ids of a runs table."""
-    ids: list[str] = table["trial_id"].to_pylist()
-    return ids
+    return list(table["trial_id"].to_pylist())
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
