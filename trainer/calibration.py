@@ -16,7 +16,7 @@ import torch
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.cpus import CGROUPS, usable_cpus
-from polysweep.trainer.curve import HEADROOM, WORTH, Curve, Width
+from polysweep.trainer.curve import HEADROOM, Curve, Width
 from polysweep.trainer.device import is_out_of_memory, keep_freed_memory
 from polysweep.trainer.epoch import EpochRunner
 from polysweep.trainer.stack.cuda_graph import cuda_graph
@@ -35,6 +35,8 @@ ROUND_SECONDS: Final = 0.1
 """A width is timed at least so many times, and for so long."""
 LIMIT_SECONDS: Final = 20.0
 """No wider stack is begun that would not be timed by then."""
+SLOWER: Final = 1.1
+"""More than other processes change: a K that seems as fast as a smaller one is no reason to end."""
 SHARE_SECONDS: Final = 2.0
 START_SECONDS: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
@@ -54,7 +56,7 @@ def measure_widths(
     None if `stop`, read between steps, said so.
 
     It ends if a wider stack would not fit into the free memory, or take longer than `LIMIT_SECONDS` in all, and
-    if doubling K twice has not made a row faster. K is compared with the best so far in alternating rounds, in
+    if two K in a row were slower by a row than the fastest by more than `SLOWER`. K is compared with the best so far in alternating rounds, in
     seconds of the processor if one thread computes, so that other processes change neither.
     """
     task = _prepare(config, device, data, threads)
@@ -92,7 +94,7 @@ def _doublings(most: int) -> Iterator[int]:
 def _may_try(width: int, widths: Sequence[Width], memory: float, seconds_left: float) -> bool:
     """Whether a stack of this K is worth trying, and fits into the memory and the time."""
     fastest = min(one.seconds for one in widths)
-    if len(widths) > 2 and min(one.seconds for one in widths[-2:]) * WORTH > widths[-3].seconds:
+    if len(widths) > 2 and min(one.seconds for one in widths[-2:]) > SLOWER * fastest:
         return False
     rows = width * (1 + ROUNDS) + sum(one.width * ROUNDS for one in widths if one.seconds == fastest)
     return widths[-1].memory * width / widths[-1].width <= memory and rows * STEPS * fastest <= seconds_left

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from polysweep.trainer import calibration
-from polysweep.trainer.calibration import measure_shares, measure_widths
+from polysweep.trainer.calibration import _may_try, measure_shares, measure_widths
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.curve import Width
 from tests.support.project import TINY
 
 CONFIG = TrialConfig.parse(TINY)
@@ -23,6 +24,16 @@ def test_widths_are_measured_by_doubling() -> None:
     widths = [one.width for one in measured.widths]
     assert widths == [1, 2, 4, 8][: len(widths)] and len(widths) > 2
     assert all(one.seconds > 0 for one in measured.widths) and measured.free > GB // 10
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "goes_on"),
+    [((13.9, 15.4, 13.9), True), ((12.1, 13.1, 10.2), True), ((152.0, 236.0, 237.0), False), ((151.0, 248.0), True)],
+)
+def test_wider_stacks_are_tried_until_two_are_clearly_slower(milliseconds: tuple[float, ...], goes_on: bool) -> None:
+    """As measured on two cores: of a residual network, at 8x8 on a busy moment and a quiet one, and at 32x32."""
+    widths = [Width(2**at, seconds / 1000, 10**6) for at, seconds in enumerate(milliseconds)]
+    assert _may_try(2 * widths[-1].width, widths, GB, calibration.LIMIT_SECONDS) == goes_on
 
 
 def test_a_fixed_width_is_the_only_one_measured() -> None:
