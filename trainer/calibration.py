@@ -56,8 +56,8 @@ def measure_widths(
     None if `stop`, read between steps, said so.
 
     It ends if a wider stack would not fit into the free memory, or take longer than `LIMIT_SECONDS` in all, and
-    if two K in a row were slower by a row than the fastest by more than `SLOWER`. K is compared with the best so far in alternating rounds, in
-    seconds of the processor if one thread computes, so that other processes change neither.
+    if two K in a row need `SLOWER` times as long for a row as the fastest. K is compared with the best so far in
+    alternating rounds, in seconds of the processor if one thread computes, so that other processes change neither.
     """
     task = _prepare(config, device, data, threads)
     deadline = time.monotonic() + LIMIT_SECONDS
