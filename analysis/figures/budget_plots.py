@@ -17,7 +17,6 @@ from polysweep.analysis.figures.files import NamedFigure, figure_name
 from polysweep.analysis.figures.lines import Looks, legend, lines_of, require_one_each, scale_of
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.styles import axes_of, in_order
-from polysweep.analysis.tables.budget import budget_curves
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection
 from polysweep.analysis.tables.wording import axis_label, drawable, equals, symbol, value_text
 from polysweep.trainer.history import is_accuracy
@@ -94,11 +93,8 @@ def are_curves(curves: pd.DataFrame) -> bool:
     return bool((curves["expected"].notna() & (curves["candidates"] > 1)).any())
 
 
-def table_curves(selection: Selection, cells: pd.DataFrame) -> pd.DataFrame:
-    """The curves of the cells of one table, with the radius, the scheduler and all else that the table's cells have."""
-    if not selection.pulled.protocol.tuned:
-        return pd.DataFrame(columns=["expected", "candidates"])
-    curves = budget_curves(selection)
+def table_curves(selection: Selection, curves: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Those of the cells of one table, with the radius, the scheduler and all else that the table's cells have."""
     by_key = {selection.cell_key(cell): cell for cell in cells.to_dict("records")}
     of_table = [(row, by_key.get(selection.cell_key(row))) for row in curves.to_dict("records")]
     fields = [name for name in (*TABLE_KEYS, *selection.varying) if name not in curves]

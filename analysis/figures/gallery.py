@@ -25,6 +25,7 @@ from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
 from polysweep.analysis.figures.search_gallery import search_figures
 from polysweep.analysis.figures.styles import in_order, looks_of, one_at_a_time
+from polysweep.analysis.tables.budget import budget_curves
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.tables.wording import (
@@ -103,6 +104,11 @@ class _Sheet:
         """One look for each line of all figures."""
         return looks_of(line_names(self.selection.cells, self.layout.cols))
 
+    @cached_property
+    def _curves(self) -> pd.DataFrame:
+        """The budget curves of all cells; they are worked out once for all tables."""
+        return budget_curves(self.selection)
+
     def of_table(self, values: dict[str, Any], cells: pd.DataFrame) -> Iterator[NamedFigure]:
         """The figures of one table."""
         selection, cols = self.selection, self.layout.cols
@@ -126,7 +132,7 @@ class _Sheet:
             yield self._over_epochs("ascent-gain", "ascent_gain", moving, values)
         if "gamma/mean" in logged and (not len(history) or history["gamma/mean"].notna().any()):
             yield self._step_sizes(history, values)
-        curves = table_curves(selection, cells)
+        curves = table_curves(selection, self._curves, cells)
         if are_curves(curves):
             yield budget_figure(selection, curves, self.width, lines=cols, looks=self._looks, values=values)
 

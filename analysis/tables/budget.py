@@ -1,4 +1,4 @@
-"""Budget curves: how good the best of k candidates is, had only k of them been tried. Pure."""
+"""Budget curves: how good the best of k of the candidates that were tried is. Pure."""
 
 from __future__ import annotations
 
