@@ -67,8 +67,8 @@ def check_claims(spec: SweepSpec, store: Store, *, is_launched: bool) -> None:
     if frozen is not None and (changes := frozen.changes_to(now)):
         path = store.files.path(f"sweeps/{spec.name}/{FILE}")
         raise UserError(
-            f"claims: the sweep {spec.name!r} is frozen with its claims since {frozen.at}, and this spec has another "
-            f"of: {'; '.join(changes)} ({path}); restore it, or give this spec another name: trials that both have are "
+            f"claims: the sweep {spec.name!r} is frozen with its claims since {frozen.at} ({path}), and this spec "
+            f"differs in {'; '.join(changes)}; restore that, or give this spec another name: trials that both have are "
             "not run again"
         )
 

@@ -41,7 +41,7 @@ def test_other_claims_and_claims_of_a_sweep_that_was_launched_without_are_refuse
         compare(claiming, store)
     freeze_claims(store.files, "other", claiming.preregistration, 0)
     for changed in (spec_of(name="other"), spec_of(name="other", claims=[{**CLAIM, "by": 0}])):
-        with pytest.raises(UserError, match=r"frozen with its claims since 20.*, and this spec has another of: claims"):
+        with pytest.raises(UserError, match=r"frozen with its claims since 20.*, and this spec differs in claims"):
             check_claims(changed, store, is_launched=True)
 
 
