@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from polysweep.analysis.tables.mean_std import mean_std_table as mean_std_table
     from polysweep.analysis.tables.mean_std import row_verdicts as row_verdicts
     from polysweep.analysis.tables.selection import Selection as Selection
-    from polysweep.analysis.tables.statistics import Sample as Sample
     from polysweep.analysis.tables.statistics import compare_means as compare_means
     from polysweep.analysis.tables.statistics import mean_interval as mean_interval
     from polysweep.analysis.tables.subset import only as only
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from polysweep.python_api import launch as launch
     from polysweep.python_api import plan as plan
     from polysweep.python_api import train as train
+    from polysweep.sweeps.planning.welch import Sample as Sample
     from polysweep.sweeps.spec.spec import SweepSpec as SweepSpec
     from polysweep.trainer.components.component import REQUIRED as REQUIRED
     from polysweep.trainer.components.options import Options as Options

@@ -10,20 +10,8 @@ from typing import Any, Final
 import pandas as pd
 
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.statistics import (
-    FAILS,
-    HOLDS,
-    LEVEL,
-    NO_RUNS,
-    NOT_SHOWN,
-    UNDECIDED,
-    Difference,
-    difference,
-    holm,
-    p_text,
-    rarer,
-    untested,
-)
+from polysweep.analysis.tables.statistics import FAILS, HOLDS, NO_RUNS, NOT_SHOWN, UNDECIDED, holm, rarer
+from polysweep.sweeps.planning.welch import LEVEL, Difference, difference, p_text, untested
 
 VERDICTS: Final = (HOLDS, FAILS, NOT_SHOWN, UNDECIDED, NO_RUNS)
 TUNED_LR: Final = 0.1

@@ -17,7 +17,7 @@ from polysweep.analysis.published.claims import VERDICTS, Claim, Key, Side, cell
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import cell_text
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.statistics import Sample, difference, untested
+from polysweep.sweeps.planning.welch import Sample, difference, untested
 from polysweep.trainer.errors import UserError, expected
 
 TABLE: Final = ("optimizer", "model", "dataset", "weight_decay")

@@ -41,9 +41,9 @@ from polysweep.analysis.tables.mean_std import (
 )
 from polysweep.analysis.tables.selection import Selection, format_value, number
 from polysweep.analysis.tables.spreadsheet import to_csv
-from polysweep.analysis.tables.statistics import p_text
 from polysweep.analysis.tables.wording import settings_in_words
 from polysweep.analysis.tables.writers import Entry, Table
+from polysweep.sweeps.planning.welch import p_text
 from polysweep.trainer.errors import UserError
 
 PROVENANCE: Final = (

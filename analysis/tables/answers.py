@@ -10,18 +10,8 @@ from typing import Any
 from polysweep.analysis.data.frames import RunSet
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.selection import Selection, format_value, number
-from polysweep.analysis.tables.statistics import (
-    FAILS,
-    HOLDS,
-    LEVEL,
-    NO_RUNS,
-    NOT_SHOWN,
-    UNDECIDED,
-    Difference,
-    holm,
-    p_text,
-    untested,
-)
+from polysweep.analysis.tables.statistics import FAILS, HOLDS, NO_RUNS, NOT_SHOWN, UNDECIDED, holm
+from polysweep.sweeps.planning.welch import LEVEL, Difference, p_text, untested
 from polysweep.sweeps.spec.preregistration import Claim
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from polysweep.analysis.data.frames import SelectionRule
 from polysweep.analysis.tables.selection import TABLE_KEYS, chosen_fields, chosen_text, format_value, number
-from polysweep.trainer.history import METRICS, is_accuracy
+from polysweep.sweeps.planning.ranking import order_of, rank_of
 
 OUTCOMES: Final = ("diverged", "failed", "stopped", "missing")
 MOST_LEADING: Final = 3
@@ -21,30 +21,6 @@ OF_RUNS: Final = (
 """What the choice needs of a run besides its fields."""
 OF_CHOICE: Final = ("scores", "lacking", "variant")
 """What it needs of a candidate and nobody else does."""
-
-
-def best_possible(metric: str, maximal: bool) -> float:
-    """The best value that a run could still have: of our own metrics, which are all >= 0, the accuracies <= 1."""
-    if metric not in METRICS:
-        return math.inf if maximal else -math.inf
-    return (1.0 if is_accuracy(metric) else math.inf) if maximal else 0.0
-
-
-def that_could_win(
-    candidates: Sequence[Mapping[str, Any]], winner: Mapping[str, Any], best: float, maximal: bool
-) -> list[Mapping[str, Any]]:
-    """The candidates, in the order of the spec, that lack a seed and would win if it came out as well as it can."""
-
-    def rank(row: Mapping[str, Any], at: int) -> tuple[int, float, int]:
-        total = math.fsum([*row["scores"], *[best] * row["lacking"]])
-        mean = total / (len(row["scores"]) + row["lacking"]) if row["scores"] or row["lacking"] else math.nan
-        return (*_order(row["lost"], mean, maximal), at)
-
-    ranks = [rank(row, at) for at, row in enumerate(candidates)]
-    if winner["lacking"]:
-        return [row for row in candidates if row["lacking"]]
-    first = next(at for at, row in enumerate(candidates) if row is winner)
-    return [row for at, row in enumerate(candidates) if row["lacking"] and ranks[at] < ranks[first]]
 
 
 def undecided(
@@ -59,7 +35,8 @@ def undecided(
     if candidates == 1:
         return {"undecided": f"{winner['lacking']} of {winner['seeds']} seeds have no result"}
     leading = sorted(
-        [*([] if winner["lacking"] else [winner]), *rivals], key=lambda row: _order(row["lost"], row["score"], maximal)
+        [*([] if winner["lacking"] else [winner]), *rivals],
+        key=lambda row: order_of(row["lost"], row["score"], maximal),
     )
     runs = sum(row["lacking"] for row in rivals)
     counts = {name: sum(row[name] for row in leading) for name in ("failed", "diverged", "stopped")}
@@ -90,15 +67,6 @@ def finished_values(members: Sequence[Mapping[str, Any]], column: str) -> list[f
     return [
         float(run[column]) for run in sorted(finished, key=lambda run: str(run["seed"])) if not math.isnan(run[column])
     ]
-
-
-def rank_of(row: Mapping[str, Any], maximal: bool) -> tuple[bool, int, float]:
-    """Smaller is better: every seed has a result, fewer seeds lost, then the mean in the direction of the goal."""
-    return (row["lacking"] > 0, *_order(row["lost"], row["score"], maximal))
-
-
-def _order(lost: int, mean: float, maximal: bool) -> tuple[int, float]:
-    return lost, math.inf if not math.isfinite(mean) else -mean if maximal else mean
 
 
 def describe(members: Sequence[Mapping[str, Any]], tuned: Sequence[str]) -> dict[str, Any]:

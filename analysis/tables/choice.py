@@ -11,19 +11,10 @@ from typing import Any
 import pandas as pd
 
 from polysweep.analysis.data.frames import EPOCHS, RunSet, direction, require_metric, scores, to_python
-from polysweep.analysis.tables.candidates import (
-    OF_CHOICE,
-    OF_RUNS,
-    best_possible,
-    choice,
-    describe,
-    finished_values,
-    rank_of,
-    that_could_win,
-    undecided,
-)
+from polysweep.analysis.tables.candidates import OF_CHOICE, OF_RUNS, choice, describe, finished_values, undecided
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
-from polysweep.analysis.tables.statistics import Sample
+from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could_win
+from polysweep.sweeps.planning.welch import Sample
 from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.history import METRICS, SPLITS
 

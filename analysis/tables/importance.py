@@ -19,8 +19,9 @@ from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import direction
 from polysweep.analysis.tables.leaderboard import Leaderboard
 from polysweep.analysis.tables.selection import format_value
-from polysweep.analysis.tables.statistics import LEVEL, holm, p_text
+from polysweep.analysis.tables.statistics import holm
 from polysweep.analysis.tables.wording import printable, shortened, value_text
+from polysweep.sweeps.planning.welch import LEVEL, p_text
 
 FEWEST: Final = 10
 """Points below which nothing is said."""

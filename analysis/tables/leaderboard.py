@@ -12,9 +12,9 @@ import pandas as pd
 
 from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import direction
-from polysweep.analysis.tables.candidates import rank_of
 from polysweep.analysis.tables.selection import Selection, format_value
 from polysweep.analysis.tables.wording import value_text
+from polysweep.sweeps.planning.ranking import rank_of
 
 SCORED: Final = (
     "rank", "mean", "std", "n", "seeds", "diverged", "failed", "stopped", "missing", "stalled", "score", "state",

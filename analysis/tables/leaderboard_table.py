@@ -12,9 +12,10 @@ from polysweep.analysis.tables.importance import importance
 from polysweep.analysis.tables.leaderboard import Leaderboard, leaderboard, readable
 from polysweep.analysis.tables.mean_std import RowVerdict, caption, cell_entry, long_table
 from polysweep.analysis.tables.selection import Selection, number
-from polysweep.analysis.tables.statistics import LEVEL, Sample, mean_interval
+from polysweep.analysis.tables.statistics import mean_interval
 from polysweep.analysis.tables.wording import shortened
 from polysweep.analysis.tables.writers import Entry, Table
+from polysweep.sweeps.planning.welch import LEVEL, Sample
 from polysweep.trainer.history import is_accuracy
 
 MOST: Final = 20

@@ -13,8 +13,9 @@ import pandas as pd
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.tables.layout import Layout, key_of, require_one_table
 from polysweep.analysis.tables.selection import Selection, number
-from polysweep.analysis.tables.statistics import LEVEL, Difference, holm, p_text, untested
+from polysweep.analysis.tables.statistics import holm
 from polysweep.analysis.tables.writers import Entry
+from polysweep.sweeps.planning.welch import LEVEL, Difference, p_text, untested
 from polysweep.trainer.history import is_accuracy
 
 PUBLISHED_COLUMNS: Final = (

@@ -12,13 +12,13 @@ import pandas as pd
 
 from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet, direction, to_python
-from polysweep.analysis.tables.statistics import (
+from polysweep.analysis.tables.statistics import mean_interval
+from polysweep.sweeps.planning.welch import (
     Candidates,
     Difference,
     Sample,
     difference,
     fewer_is_better,
-    mean_interval,
     more_diverged,
     untested,
 )

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from polysweep.analysis.tables.selection import CAPPED
-from polysweep.analysis.tables.statistics import LEVEL, Difference, difference, fewer_is_better, holm, p_text
+from polysweep.analysis.tables.statistics import holm
 from polysweep.analysis.theory.curves import FAILS, FINAL, HIT, PUBLISHED, MethodCurve
+from polysweep.sweeps.planning.welch import LEVEL, Difference, difference, fewer_is_better, p_text
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.guarantees import decreasing_step, radius_and_step
 from polysweep.trainer.history import HITS

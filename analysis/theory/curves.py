@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from polysweep.analysis.tables.statistics import LEVEL, Candidates, Sample, mean_interval
+from polysweep.analysis.tables.statistics import mean_interval
+from polysweep.sweeps.planning.welch import LEVEL, Candidates, Sample
 from polysweep.trainer.convex import bounds
 from polysweep.trainer.convex.coverage import ROUNDING as COVERED
 from polysweep.trainer.convex.coverage import is_lower_bound

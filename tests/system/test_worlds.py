@@ -12,7 +12,8 @@ import pytest
 from scipy import integrate, stats
 
 from polysweep.analysis.published.claims import BEST, SAFEGUARD, STEP_SIZE
-from polysweep.analysis.tables.statistics import FAILS, HOLDS, LEVEL, Sample, difference, holm, mean_interval
+from polysweep.analysis.tables.statistics import FAILS, HOLDS, holm, mean_interval
+from polysweep.sweeps.planning.welch import LEVEL, Sample, difference
 from tests.support.worlds import (
     CLAIMS,
     PRINTED,

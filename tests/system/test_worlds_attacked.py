@@ -16,7 +16,8 @@ from polysweep.analysis.published.claims import SAFEGUARD
 from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import row_verdicts
-from polysweep.analysis.tables.statistics import FAILS, Sample, difference, mean_interval
+from polysweep.analysis.tables.statistics import FAILS, mean_interval
+from polysweep.sweeps.planning.welch import Sample, difference
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig

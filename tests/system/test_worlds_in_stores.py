@@ -17,7 +17,8 @@ from polysweep.analysis.published.comparison import compare
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.mean_std import row_verdicts
-from polysweep.analysis.tables.statistics import FAILS, Sample, difference
+from polysweep.analysis.tables.statistics import FAILS
+from polysweep.sweeps.planning.welch import Sample, difference
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig

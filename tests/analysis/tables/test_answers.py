@@ -19,7 +19,8 @@ from polysweep.analysis.report.html import render_report
 from polysweep.analysis.report.wandb_report import markdown_parts
 from polysweep.analysis.tables.answers import answers
 from polysweep.analysis.tables.choice import select
-from polysweep.analysis.tables.statistics import LEVEL, compare_means, holm
+from polysweep.analysis.tables.statistics import compare_means, holm
+from polysweep.sweeps.planning.welch import LEVEL
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.preregistered import freeze_claims
 from polysweep.sweeps.store.store import Store

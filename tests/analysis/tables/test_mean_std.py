@@ -14,7 +14,8 @@ import polysweep
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.formats import render
 from polysweep.analysis.tables.mean_std import PUBLISHED_COLUMNS, row_verdicts
-from polysweep.analysis.tables.statistics import Sample, mean_interval
+from polysweep.analysis.tables.statistics import mean_interval
+from polysweep.sweeps.planning.welch import Sample
 from polysweep.trainer.config import TrialConfig
 from tests.support.made import SPEC, by_lr, sweep
 
