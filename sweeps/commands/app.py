@@ -82,9 +82,9 @@ def plan(
         warn(warning)
     if as_json:
         parts = {"extension": planned.extension.as_json(), "estimate": planned.estimate.as_json()}
-        print(json.dumps({**planned.plan.as_json(), **parts}))
+        print(json.dumps({**planned.plan.as_json(), **parts, "decisions": planned.decisions}))
         return
-    show_plan(planned.plan, planned.extension, planned.estimate)
+    show_plan(planned.plan, planned.extension, planned.estimate, planned.decisions)
 
 
 @app.command("import")
@@ -208,6 +208,7 @@ def status(
         show_status(name, summary, sweep.metric.note, console)
         counts = summary["counts"]
         left = counts["new"] + counts["interrupted"] + counts["running"] + summary["proposals_left"]
+        left += bool(summary["decisions"] and summary["launches"])  # which may add trials
         if not watch or not left or (summary["over"] and not counts["running"]):
             return
         time.sleep(2.0)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from polysweep.sweeps.commands.printing import ended, show_failures, show_holders
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import LaunchOptions
+from polysweep.sweeps.planning.decide import settled
+from polysweep.sweeps.planning.decision_lines import decision_lines
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder, remarks
 from polysweep.sweeps.planning.sources import changed_sources
-from polysweep.sweeps.planning.spec_changes import Extension, as_launched, check_claims, compare
+from polysweep.sweeps.planning.spec_changes import Extension, as_launched, check_claims, check_looks, compare
 from polysweep.sweeps.planning.target import is_target_reached
 from polysweep.sweeps.planning.widths import Widths
 from polysweep.sweeps.spec.remarks import remarks_on_spec
@@ -70,8 +72,9 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
         failed = [trial for trial in before.trials if before.state(trial) == State.FAILED]
         count = retry(store, {t.trial_id: before.width(t) if widths.is_measured(t) else None for t in failed})
         print(f"{spec.name}: {count} failed trials are tried again", flush=True)
-    records: dict[str, Mapping[str, Any]] = {}
-    plan = make_plan(spec, store.states(spec, records=records), widths=widths)
+    undecided = spec
+    spec, states, records = settled(undecided, store, keep=False)
+    plan = make_plan(spec, states, widths=widths)
     starting = [stack.trials[0].config for stack in plan.stacks]
     reason = _reason_to_end(plan, store)
     if options.address is None and not reason:
@@ -83,7 +86,11 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     begun = sum(state.state != State.NEW for state in plan.states.values())
     freeze_claims(store.files, spec.name, spec.preregistration, begun)
     check_claims(spec, store, is_launched=extension.known)  # another launch may have been faster
-    store.write_sweep(spec, plan.planned_widths)
+    check_looks(spec, store)
+    store.write_sweep(undecided, plan.planned_widths)
+    if spec is not undecided:
+        spec = settled(undecided, store, keep=True)[0]
+        store.write_sweep(spec, plan.planned_widths)
     store.remove_leftovers(spec.name, [i for i, state in plan.states.items() if state.state in FINAL])
     use_wandb_settings(spec.project, spec.entity)
     if options.wandb_sweep:
@@ -91,6 +98,7 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     counts = plan.counts()
     if reason:
         print(f"{spec.name}: nothing to start, {reason} ({ended(counts)})", flush=True)
+        _say_decisions(spec, plan, store)
         _complete_wandb(plan, store, options.wandb)
         show_failures(plan.states, store)
         return 1 if counts[State.FAILED] else 0
@@ -127,8 +135,16 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
     left = counts[State.NEW] + counts[State.INTERRUPTED] + counts[State.RUNNING]
     again = f", {left} left: launch again" if left and not result.reason else ""
     say(f"{spec.name}: {ended(counts) or '0 ended'}{again}" + (f"; {result.reason}" if result.reason else ""))
+    _say_decisions(result.spec, after, store)
     show_failures(result.states, store)
     return result.exit_code
+
+
+def _say_decisions(spec: SweepSpec, plan: Plan, store: Store) -> None:
+    """What results have decided, if it is for them to decide something."""
+    if spec.decides:
+        for line in decision_lines(spec.settings, store.search.decisions(spec.name), len(plan.members)):
+            say(line)
 
 
 def warnings(spec: SweepSpec) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from polysweep.sweeps.commands.launch import warnings
+from polysweep.sweeps.planning.decide import settled
+from polysweep.sweeps.planning.decision_lines import decision_lines
 from polysweep.sweeps.planning.estimate import Estimate, estimate
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.preflight import data_folder
@@ -25,16 +25,17 @@ class PlannedLaunch:
     extension: Extension
     estimate: Estimate
     warnings: tuple[str, ...]
+    decisions: tuple[str, ...]  # what has been decided, and what comes after the trials that would start
 
 
 def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
     """Plan a launch of `spec`; nothing is started or written."""
     spec = as_launched(spec, store)
-    records: dict[str, Mapping[str, Any]] = {}
+    extension = compare(spec, store)
+    spec, states, records = settled(spec, store, keep=False)
     data = data_folder(data_dir, spec.launch.data_dir)
     widths = Widths(spec, data, store=store)
-    planned = plan(spec, store.states(spec, records=records), widths=widths)
-    extension = compare(spec, store)
+    planned = plan(spec, states, widths=widths)
     cost = estimate(
         planned.stacks,
         planned.states,
@@ -42,8 +43,15 @@ def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> P
         store,
         records=records,
         proposals=planned.proposals_left,
-        to_propose=planned.to_propose,
+        to_propose=[*planned.to_propose, *planned.to_report],
     )
-    return PlannedLaunch(
-        planned, extension, cost, (*warnings(spec), *planned.notes, *changed_sources(planned.trials, records))
-    )
+    remarks = (*warnings(spec), *planned.notes, *changed_sources(planned.trials, records))
+    return PlannedLaunch(planned, extension, cost, remarks, _decisions(planned, store) if spec.decides else ())
+
+
+def _decisions(planned: Plan, store: Store) -> tuple[str, ...]:
+    from polysweep.sweeps.planning.ahead import lines_ahead  # scipy takes its time
+
+    spec = planned.spec
+    lines = decision_lines(spec.settings, spec.decisions, len(planned.members))
+    return (*lines, *lines_ahead(spec, store, planned.states))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -27,15 +27,16 @@ _OPEN: Final = (State.NEW, State.INTERRUPTED, State.RUNNING)
 MOST_DAMAGED: Final = 10
 
 
-def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
+def show_plan(plan: Plan, extension: Extension, estimate: Estimate, decisions: Sequence[str] = ()) -> None:
     """Cells with their trials by state, and what a launch would start."""
     from polysweep.sweeps.planning.search_summary import search_summary
 
     spec, counts = plan.spec, plan.counts()
-    seeds = len({trial.seed for trial in plan.trials}) or len(spec.seeds)
+    added = sum(trial.is_added for trial in plan.trials)
+    seeds = len({trial.seed for trial in plan.trials if not trial.is_added}) or len(spec.seeds)
     trials = (
-        f"{counts['trials']} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
-        f"({len(spec.variants)} variants)"
+        f"{counts['trials'] - added} trials = {len(plan.members)} cells x their tuned values x {seeds} seeds "
+        f"({len(spec.variants)} variants)" + (f", and {added} that results have added" if added else "")
     )
     lines = [*([trials] if plan.trials else []), *search_summary(plan)]
     say(f"{spec.name}: {lines[0]}")
@@ -54,6 +55,8 @@ def show_plan(plan: Plan, extension: Extension, estimate: Estimate) -> None:
     for claim in spec.preregistration.claims:
         say(f"claim{' (frozen)' if extension.known else ', to be frozen by the first launch'}: {claim}")
     say(_starting(plan))
+    for line in decisions:
+        say(line)
     for line in plan.widths.lines([trial for stack in plan.stacks for trial in stack.trials]):
         say(line)
     say(f"time and cost: {estimate}")
@@ -129,6 +132,8 @@ def show_status(name: str, summary: Mapping[str, Any], note: str, console: Conso
         tell(f"{summary['stalled']} finished trials are stalled: gamma = 0 in every step of their last epochs")
     if summary["proposals_left"]:
         tell(f"{summary['proposals_left']} points are still to be proposed")
+    for line in summary["decisions"]:
+        tell(line)
     if summary["gone"]:
         tell(f"{summary['gone']} trials are no longer in the spec; their results are kept")
     for holder in summary["launches"]:

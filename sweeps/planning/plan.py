@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.planning.widths import Widths
+from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.states import State, TrialState, counts_of
@@ -114,6 +116,16 @@ class Plan:
             for trial in self.spec.middles
         ]
         return [stack for point in islice(cycle(stacks_of_point), self.proposals_left) for stack in point]
+
+    @cached_property
+    def to_report(self) -> list[StackPlan]:
+        """Stand-ins for the stacks of reporting trials whose candidates are still to be chosen."""
+        protocol, choices = self.spec.protocol, self.spec.decisions.choices
+        if protocol is None:
+            return []
+        cells = by_key(self.spec.tuning_trials)
+        waiting = [members[0] for cell, members in cells.items() if cell not in choices for _ in protocol.report_on]
+        return stacks_of(waiting, defaultdict(TrialState), self.width)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""

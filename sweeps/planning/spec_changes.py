@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from polysweep.sweeps.spec.comparisons import pairs_of
+from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
+from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial
 from polysweep.sweeps.store.preregistered import FILE, frozen_claims
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.errors import UserError
@@ -38,13 +40,17 @@ def as_launched(spec: SweepSpec, store: Store) -> SweepSpec:
         before = store.launched(spec.name).settings
         if before.method == "random" and not json.loads(before.space or "{}").get("replacement"):
             return spec.with_distinct_draws()
-    return store.search.with_proposals(spec)
+    return store.search.as_decided(spec)
 
 
 def compare(spec: SweepSpec, store: Store) -> Extension:
-    """Compare with the sweep of the same name in the Store. Raises `UserError` if the frozen claims are others."""
+    """Compare with the sweep of the same name in the Store.
+
+    Raises `UserError` if the claims are not those that it has frozen, or the looks not those that it has begun.
+    """
     is_launched = spec.name in store.sweeps()
     check_claims(spec, store, is_launched=is_launched)
+    check_looks(spec, store)
     if not is_launched:
         return Extension(False, len(spec.trials), 0, 0)
     old = store.launched(spec.name)
@@ -73,6 +79,33 @@ def check_claims(spec: SweepSpec, store: Store, *, is_launched: bool) -> None:
         )
 
 
+def check_looks(spec: SweepSpec, store: Store) -> None:
+    """Raise `UserError` if a launched sweep has been looked at by another plan than that of the spec.
+
+    The level holds over looks that were fixed before the first one, with as many comparisons as there were.
+    """
+    looks = store.search.decisions(spec.name).looks
+    if not looks:
+        return
+    first, path = looks[0], store.files.path(f"sweeps/{spec.name}/looks")
+    now = {} if spec.replicate is None else spec.replicate.plan()
+    count = 0 if spec.replicate is None else len(pairs_of(spec.replicate, spec.tuning_trials))
+    changes = [
+        f"{key}: {value} -> {now.get(key, 'nothing')}" for key, value in first.plan.items() if value != now.get(key)
+    ]
+    if first.comparisons != count:
+        changes.append(f"comparisons: {first.comparisons} -> {count}")
+    keys = {cell for one in looks[-1].compared for cell in one.cells}
+    if not changes and not keys <= by_key(spec.tuning_trials).keys():
+        changes.append("the candidates of cells that are compared")
+    if changes:
+        raise UserError(
+            f"replicate: the sweep {spec.name!r} has been looked at {len(looks)} times since {first.at} ({path}), and "
+            f"its level holds for the looks and comparisons as they were; this spec differs in {'; '.join(changes)}; "
+            "restore that, or give this spec another name: trials that both have are not run again"
+        )
+
+
 def _changes(old: Sweep, new: SweepSpec) -> list[str]:
     """Values that were the sweep's only ones and are not among the new ones, and what decides otherwise what is run."""
     was, now = old.settings, new.settings
@@ -84,6 +117,8 @@ def _changes(old: Sweep, new: SweepSpec) -> list[str]:
             ("metric.name", was.metric.name, now.metric.name),
             ("metric.goal", was.metric.goal, now.metric.goal),
             ("early_terminate", was.early_terminate, now.early_terminate),
+            ("protocol.retrain", _retrains(was), _retrains(now)),
+            ("protocol", was.protocol is not None, now.protocol is not None),
         )
         if before != after
     ]
@@ -99,6 +134,10 @@ def _changes(old: Sweep, new: SweepSpec) -> list[str]:
             if before.get(name) != after.get(name):
                 changes.append(f"{what} of a {now.method} search (other ranges are another search)")
     return changes
+
+
+def _retrains(settings: Settings) -> bool:
+    return bool((settings.protocol or {}).get("retrain"))
 
 
 def _values(trials: Iterable[SweepTrial]) -> dict[str, set[Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any, Final
 
+from polysweep.sweeps.planning.decision_lines import decision_lines
 from polysweep.sweeps.planning.estimate import estimate
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.planning.target import is_target_reached
@@ -50,6 +51,7 @@ def status_of(sweep: Sweep, store: Store, records: dict[str, Mapping[str, Any]] 
         "counts": counts_of(sweep.trials, states),
         "stalled": len(stalled),
         "gone": len(sweep.gone),
+        "decisions": _decisions(sweep, store),
         "proposals_left": proposals,
         "over": is_target_reached(metric, store, states)
         or (settings.method == "bayes" and store.search.is_exhausted(sweep.name)),
@@ -66,6 +68,13 @@ def status_of(sweep: Sweep, store: Store, records: dict[str, Mapping[str, Any]] 
         "cells": [_cell(members, states, best, stalled, metric.goal) for members in by_cell(sweep.trials)],
         "trials": [_trial(t.trial_id, states[t.trial_id], t.trial_id in stalled) for t in sweep.trials],
     }
+
+
+def _decisions(sweep: Sweep, store: Store) -> list[str]:
+    """What its results have decided, in words."""
+    if sweep.settings.protocol is None and sweep.settings.replicate is None:
+        return []
+    return decision_lines(sweep.settings, store.search.decisions(sweep.name), len(by_cell(sweep.trials)))
 
 
 def _like(sweep: Sweep, proposals: int, width_of: Callable[[SweepTrial], int]) -> list[StackPlan]:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import Calibration, CalibrationJob, Job, RowProgress
+from polysweep.sweeps.planning.decide import decided
 from polysweep.sweeps.planning.plan import Plan, plan
 from polysweep.sweeps.planning.stacks import StackPlan
 from polysweep.sweeps.planning.target import is_target_reached
@@ -49,21 +50,34 @@ class JobQueue:
         self._handed_out: set[str] = set()  # trials
         self._states: Mapping[str, TrialState] = {}
         self._elsewhere: Mapping[str, TrialState] = {}  # trials that other launches were running when the round began
-        self._ended: Mapping[str, TrialState] = {}  # trials that have ended well: they are not read again
+        self._ended: Mapping[str, TrialState] = {}  # trials that have ended well
         self.target_reached = False  # after that no trial is started
         self.exhausted = store.search.is_exhausted(spec.name) if spec.method == "bayes" else False
-        self._adopt(store.search.with_proposals(spec))
+        self._adopt(store.search.as_decided(spec))
 
     def _adopt(self, spec: SweepSpec) -> None:
         """Replace the sweep, which may have new points."""
         self.spec = self.widths.spec = spec
-        self._points = by_point(spec.trials) if spec.by_points else []  # each with all its seeds
+        self._points = by_point(spec.tuning_trials) if spec.by_points else []  # each with all its seeds
         self._point_of = {trial.trial_id: members for members in self._points for trial in members}
 
     def states(self) -> dict[str, TrialState]:
-        """The states of the trials that are known, fresh from the Store; one that has ended well stays so."""
-        if self.spec.method == "bayes" and self._store.search.proposals(self.spec.name) != len(self.spec.suggestions):
-            self._adopt(self._store.search.with_proposals(self.spec))
+        """The states of all trials, fresh from the Store, also of those that results have added by now."""
+        is_new = self.spec.method == "bayes" and self._store.search.proposals(self.spec.name) != len(
+            self.spec.suggestions
+        )
+        if is_new or self.spec.decides:
+            self._adopt(self._store.search.as_decided(self.spec))
+        while True:
+            states = self._read_states()
+            spec = decided(self.spec, self._store, states)
+            if spec is self.spec:
+                return states
+            self._adopt(spec)
+            self._store.sweep_records.append(spec.name, spec.settings, spec.trials)
+
+    def _read_states(self) -> dict[str, TrialState]:
+        """One that has ended well stays so."""
         states = self._store.states(self.spec, ended=self._ended)
         self._ended = {i: state for i, state in states.items() if state.state in FINAL and state.state != State.FAILED}
         return states
@@ -172,7 +186,9 @@ class JobQueue:
         """If the point of these trials has reached a rung, decide whether it survives; returns its trials if not."""
         early = self.spec.early_terminate
         assert early is not None
-        point = self._point_of[next(iter(trial_ids))]
+        point = self._point_of.get(next(iter(trial_ids)))
+        if point is None:  # no tuning trial
+            return []
         curve = self._curves.mean(point)
         rung = len(curve)
         if rung not in early.rungs(point[0].epochs):
@@ -224,7 +240,7 @@ class JobQueue:
         """Store a proposal before it is tried; False if another launch has stored one: that one is read."""
         before = self.spec.suggestions
         if not self._store.search.add_suggestion(self.spec.name, suggestion, len(before)):
-            self._adopt(self._store.search.with_proposals(self.spec))
+            self._adopt(self._store.search.as_decided(self.spec))
             return False
         self._adopt(self.spec.with_suggestions([*before, suggestion]))
         self._store.sweep_records.append(self.spec.name, self.spec.settings, self._last_point())
@@ -239,4 +255,4 @@ class JobQueue:
         return (jobs[0], states) if jobs else None
 
     def _last_point(self) -> list[SweepTrial]:
-        return self.spec.trials[-len(self.spec.seeds) :]
+        return self.spec.tuning_trials[-len(self.spec.seeds) :]

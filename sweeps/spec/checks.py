@@ -11,9 +11,12 @@ from pydantic_core import ErrorDetails
 
 from polysweep.sweeps.spec.fields import Launch, Metric, SpecFields
 from polysweep.sweeps.spec.hyperband import Hyperband
+from polysweep.sweeps.spec.parameter import Parameter
 from polysweep.sweeps.spec.parsing import MAX_TRIALS, Parameters
 from polysweep.sweeps.spec.preregistration import Claim
 from polysweep.sweeps.spec.problems import Problems
+from polysweep.sweeps.spec.protocol import Protocol, Replication
+from polysweep.sweeps.spec.protocol_checks import check_protocol, check_replication
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source, SpecError
 from polysweep.trainer.components.options import MAX_STACK
 from polysweep.trainer.components.plugins import component, metrics_of
@@ -22,7 +25,8 @@ from polysweep.trainer.errors import expected
 from polysweep.trainer.text import brief
 
 _NESTED: Final[Mapping[str, type[BaseModel]]] = {
-    "launch": Launch, "metric": Metric, "early_terminate": Hyperband, "claims": Claim,
+    "launch": Launch, "metric": Metric, "early_terminate": Hyperband, "claims": Claim, "protocol": Protocol,
+    "replicate": Replication,
 }  # fmt: skip
 """The keys whose value is a mapping with keys of its own, or a list of such."""
 
@@ -31,6 +35,8 @@ def check_fields(spec: SpecFields, problems: Problems) -> None:
     """Everything that can be checked before the spec is expanded."""
     _check_tuned(spec, problems)
     _check_variants(spec, problems)
+    check_protocol(spec, problems)
+    check_replication(spec, problems)
     for path, parameters in _parameters_by_path(spec):
         _check_method(spec, path, parameters, problems)
     with problems.collecting():
@@ -68,9 +74,10 @@ def check_metric_is_given(spec: SpecFields, data: Mapping[str, Any], where: Sour
             raise where.error((key,), f"{what} requires a 'metric': {{name: ..., goal: maximize or minimize}}")
 
 
-_AUTO: Final[Mapping[KeyPath, str]] = {
+_UNIONS: Final[Mapping[KeyPath, str]] = {
     ("launch", "stack"): f"auto or a number of trials from 1 to {MAX_STACK}",
     ("launch", "gpus"): "auto, a fraction of a GPU such as 0.5 (at least 0.0001), or a whole number of GPUs",
+    ("replicate", "compare"): "a field such as scheduler, or one with values: {scheduler: [constant, polyak]}",
 }
 
 
@@ -80,8 +87,10 @@ def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
     if problem["type"] == "extra_forbidden":
         keys = list(_NESTED[str(path[0])].model_fields)
         return where.error(path, f"unknown key {brief(path[-1])} under {path[0]!r}; {expected(path[-1], keys)}")
-    if path[:2] in _AUTO:  # pydantic names the branches of a union
-        return where.error(path[:2], f"{path[0]}.{path[1]}: expected {_AUTO[path[:2]]}, not {brief(problem['input'])}")
+    if path[:2] in _UNIONS:  # pydantic names the branches of a union
+        return where.error(
+            path[:2], f"{path[0]}.{path[1]}: expected {_UNIONS[path[:2]]}, not {brief(problem['input'])}"
+        )
     if problem["type"] == "model_type":
         first = ", ".join(f"{key}: ..." for key in list(_NESTED[str(path[0])].model_fields)[:2])
         return where.error(path, f"{path[0]}: expected {{{first}}}, not {brief(problem['input'])}")
@@ -133,7 +142,7 @@ def _check_method(spec: SpecFields, path: KeyPath, parameters: Parameters, probl
 def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
     """Whether the number of trials is known, is a multiple of the seeds, and is not too large."""
     seeds = len(spec.seeds)
-    if spec.run_cap is None and spec.method != "grid":
+    if spec.run_cap is None and spec.method != "grid" and not spec.budget:
         raise where.error(
             ("method",),
             f"method {spec.method!r} requires run_cap (total number of trials), here or as --count N; without it the "
@@ -146,9 +155,12 @@ def _check_number_of_trials(spec: SpecFields, where: Source) -> None:
             ("run_cap",),
             f"run_cap: {spec.run_cap} is not a multiple of the {seeds} seeds; use {choices}",
         )
-    count = spec.run_cap or sum(
-        math.prod(len(parameter.grid or ()) for parameter in space.values()) * (1 if "seed" in space else seeds)
-        for space in spec.space
-    )
+    count = spec.run_cap or sum(_points(spec, space) * (1 if "seed" in space else seeds) for space in spec.space)
     if count > MAX_TRIALS:
         raise where.error((), f"{count} trials; a sweep has at most {MAX_TRIALS}")
+
+
+def _points(spec: SpecFields, space: Mapping[str, Parameter]) -> int:
+    """How many points a variant has in the grid, or with the candidates that are drawn for each cell."""
+    listed = [one for name, one in space.items() if not (spec.budget and name in spec.tuned)]
+    return math.prod(len(parameter.grid or ()) for parameter in listed) * (spec.budget or 1)

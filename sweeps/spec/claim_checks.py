@@ -42,12 +42,12 @@ def check_claims(
             raise refuse((), f"given twice: {brief(str(claim))}")
         _check_fields(spec, claim, fields, refuse)
         _check_metric(claim, configs, refuse)
-        if problem := unit_problem(claim):
+        if problem := unit_problem(claim.by, claim.metric):
             raise refuse(("by",), problem)
         _check_cells(claim, cells, refuse)
 
 
-def require_known_cells(spec: SpecFields, where: Source) -> None:
+def require_known_cells(spec: SpecFields, key: str, where: Source) -> None:
     """Raise `SpecError` if bayes has still to propose the cells: whatever it searches must be tuned."""
     searched = {
         name
@@ -58,8 +58,8 @@ def require_known_cells(spec: SpecFields, where: Source) -> None:
     if searched:
         names = ", ".join(sorted(searched))
         raise where.error(
-            ("claims",),
-            f"claims: with method bayes the cells are known before the runs only if all that is searched is in "
+            (key,),
+            f"{key}: with method bayes the cells are known before the runs only if all that is searched is in "
             f"'tuned'; add {names}",
         )
 

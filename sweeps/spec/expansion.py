@@ -132,6 +132,8 @@ def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion], 
     """The points, without seeds."""
     if spec.method == "bayes":
         yield from (suggestion.point for suggestion in suggestions)
+    elif spec.budget is not None:
+        yield from _budgeted(spec, spec.budget)
     elif spec.method == "random" and not distinct:
         yield from (draw(spec.space, spec.search_seed, index) for index in range(spec.points or 0))
     elif spec.method == "random":
@@ -147,6 +149,17 @@ def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion], 
         for variant, space in enumerate(spec.space):
             for choice in itertools.product(*[parameter.grid or [] for parameter in space.values()]):
                 yield Point(variant, dict(zip(space, choice, strict=True)))
+
+
+def _budgeted(spec: SpecFields, budget: int) -> Iterator[Point]:
+    """For every cell the same draws of what is tuned, `budget` different ones or as many as there are."""
+    for variant, space in enumerate(spec.space):
+        tuned = {name: parameter for name, parameter in space.items() if name in spec.tuned}
+        listed = {name: parameter.grid or [] for name, parameter in space.items() if name not in tuned}
+        candidates = [point.values for point in itertools.islice(distinct_draws([tuned], spec.search_seed), budget)]
+        for choice in itertools.product(*listed.values()):
+            cell = dict(zip(listed, choice, strict=True))
+            yield from (Point(variant, {name: {**cell, **one}[name] for name in space}) for one in candidates)
 
 
 def _with_seeds(point: Point, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:

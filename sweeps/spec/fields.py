@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import Parameters
 from polysweep.sweeps.spec.preregistration import Claim
+from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.search import Space
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, Resources, Selector
 from polysweep.trainer.components.options import Count, PathText, Width, number
@@ -95,6 +96,8 @@ class SpecFields(Strict):
     variants: list[Parameters] = [{}]  # conditional parameters: each variant has its own
     tuned: list[str] = []  # chosen once per cell by the mean over seeds
     seeds: Annotated[list[int], WithJsonSchema(_SEEDS_SCHEMA)] = [0]
+    protocol: Protocol | None = None  # which seeds choose, and which report
+    replicate: Replication | None = None  # seeds are added until these comparisons are decided
     run_cap: Count | None = None  # total number of trials
     early_terminate: Hyperband | None = None
     claims: list[Claim] = []  # what the sweep is to answer, frozen by its first launch
@@ -129,6 +132,21 @@ class SpecFields(Strict):
     def points(self) -> int | None:
         """How many points `run_cap` allows; None if it sets no limit."""
         return None if self.run_cap is None else self.run_cap // len(self.seeds)
+
+    @property
+    def budget(self) -> int | None:
+        """Candidates that are drawn for every cell; None if it sets none."""
+        return self.protocol.budget if self.protocol else None
+
+    @property
+    def report_seeds(self) -> list[int]:
+        """The seeds of a cell's means before any are added."""
+        return self.protocol.report_on if self.protocol else self.seeds
+
+    @property
+    def decides(self) -> bool:
+        """Whether its results add trials to it."""
+        return self.protocol is not None or self.replicate is not None
 
     @property
     def by_points(self) -> bool:

@@ -164,15 +164,16 @@ def read_seeds(data: Mapping[str, Any], parameters: Sequence[Parameters], where:
         raise where.error(("seeds",), f"seeds: {brief(seeds)} seeds; a sweep has at most {MAX_TRIALS} trials")
     if _is_whole(seeds) and seeds >= 1:
         return list(range(seeds))
-    if isinstance(seeds, list) and _are_seeds(seeds):
-        return seeds
+    if are_seeds(seeds):
+        return list(seeds)
     raise where.error(
         ("seeds",), f"seeds: must be a number >= 1 or a list of distinct seeds >= 0 and < 2^63, not {brief(seeds)}"
     )
 
 
-def _are_seeds(values: Sequence[Any]) -> bool:
-    are_valid = all(_is_whole(value) and 0 <= value < 2**63 for value in values)
+def are_seeds(values: Any) -> bool:
+    """Whether these are distinct seeds."""
+    are_valid = isinstance(values, list) and all(_is_whole(value) and 0 <= value < 2**63 for value in values)
     return bool(values) and are_valid and len(set(values)) == len(values)
 
 

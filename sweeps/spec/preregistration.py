@@ -18,7 +18,7 @@ from polysweep.trainer.text import brief
 POINTS: Final = "points"
 """The unit of a difference of accuracies: percentage points."""
 _AMOUNT: Final = re.compile(rf"\s*([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*({POINTS})?\s*")
-_AMOUNT_SCHEMA: Final = {
+AMOUNT_SCHEMA: Final = {
     "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": rf"^[0-9.eE+-]+ *{POINTS}$"}]
 }
 
@@ -78,9 +78,7 @@ class Claim(BaseModel):
     better: Values  # fields of a cell and their values: {scheduler: polyak}
     than: Values  # the same fields: {scheduler: constant}
     metric: str = ""  # by default the sweep's
-    by: Annotated[
-        Amount, BeforeValidator(read_amount), WithJsonSchema(_AMOUNT_SCHEMA), Field(validate_default=True)
-    ] = 0  # type: ignore[assignment]
+    by: Annotated[Amount, BeforeValidator(read_amount), WithJsonSchema(AMOUNT_SCHEMA), Field(validate_default=True)] = 0  # type: ignore[assignment]
     over: dict[str, Annotated[list[Value], BeforeValidator(listed), Field(min_length=1)]] = {}  # by default all cells
 
     def __str__(self) -> str:
@@ -138,14 +136,14 @@ class Preregistration:
         ]
 
 
-def unit_problem(claim: Claim) -> str:
-    """What is wrong with the unit of `by`; empty if nothing is."""
-    if is_accuracy(claim.metric) and claim.by.number and not claim.by.in_points:
-        number = claim.by.number
+def unit_problem(amount: Amount, metric: str) -> str:
+    """What is wrong with the unit of a difference of a metric; empty if nothing is."""
+    number = amount.number
+    if is_accuracy(metric) and number and not amount.in_points:
         return (
             f"{number:g} of an accuracy needs a unit: '{number:g} {POINTS}' are percentage points, "
             f"'{100 * number:g} {POINTS}' the fraction {number:g}"
         )
-    if claim.by.in_points and not is_accuracy(claim.metric):
-        return f"{brief(str(claim.by))}: {claim.metric} is no accuracy and has no {POINTS}; give a number"
+    if amount.in_points and not is_accuracy(metric):
+        return f"{brief(str(amount))}: {metric} is no accuracy and has no {POINTS}; give a number"
     return ""

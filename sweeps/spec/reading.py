@@ -17,6 +17,7 @@ from polysweep.sweeps.spec.parameter import Parameter
 from polysweep.sweeps.spec.parsing import (
     Parameters,
     Reading,
+    are_seeds,
     is_parameter,
     read_parameters,
     read_rename,
@@ -25,7 +26,7 @@ from polysweep.sweeps.spec.parsing import (
 )
 from polysweep.sweeps.spec.problems import Problems
 from polysweep.sweeps.spec.sweep import NAME_PATTERN
-from polysweep.sweeps.spec.yaml_lines import Source
+from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
 from polysweep.trainer.errors import expected
 from polysweep.trainer.history import METRICS
 from polysweep.trainer.text import brief
@@ -82,10 +83,12 @@ def read_fields(
     read.values |= {"parameters": shared, "variants": variants, "seeds": [0]}
     with problems.collecting():
         read.values["seeds"] = read_seeds(data, [shared, *variants], where)
+    _read_protocol(read, data)
     _read_name(read, data.get("name"), stem)
     _read_metric(read, metric)
     _read_tuned(read)
     _read_claims(read, rename)
+    _read_replicate(read, rename)
     if data.get("method") == "bayes":
         _read_constant_seed(read)
     if data.get("method") in ("random", "bayes"):
@@ -169,6 +172,34 @@ def _read_claims(read: FieldsRead, rename: Mapping[str, str]) -> None:
         read.values["claims"] = [ours(claim) for claim in claims]
 
 
+def _read_replicate(read: FieldsRead, rename: Mapping[str, str]) -> None:
+    """A replication with our names of what is compared and of the metric."""
+    replicate = read.values.get("replicate")
+    if not isinstance(replicate, dict):
+        return
+    names, ours = read.reading.names, dict(replicate)
+    compare = replicate.get("compare")
+    if isinstance(compare, str):
+        ours["compare"] = names.get(compare, compare)
+    elif isinstance(compare, dict):
+        ours["compare"] = {names.get(name, name): values for name, values in compare.items()}
+    if isinstance(replicate.get("metric"), str):
+        ours["metric"] = rename.get(replicate["metric"], replicate["metric"])
+    read.values["replicate"] = ours
+
+
+def _read_protocol(read: FieldsRead, data: Mapping[str, Any]) -> None:
+    """The tuning seeds of a protocol are the `seeds` of the sweep."""
+    protocol = data.get("protocol")
+    tune_on = protocol.get("tune_on") if isinstance(protocol, dict) else None
+    if not are_seeds(tune_on):
+        return  # what is wrong with it is said when the protocol is validated
+    places: list[KeyPath] = [("seeds",)] if "seeds" in data else []
+    for path in [*places, *((*one.part, one.foreign) for one in read.reading.written if one.name == "seed")]:
+        read.problems.add(path, f"{path[-1]!r} beside 'protocol', whose tune_on are the candidates' seeds: give one")
+    read.values["seeds"] = tune_on
+
+
 def _read_constant_seed(read: FieldsRead) -> None:
     """A shared seed with one value is `seeds` of one: a bayes sweep has no other."""
     shared: Parameters = read.values["parameters"]
@@ -180,11 +211,17 @@ def _read_constant_seed(read: FieldsRead) -> None:
 
 def _read_run_cap(read: FieldsRead, data: Mapping[str, Any], count: int | None) -> None:
     """`run_cap`, or what takes its place: `--count`, the file's `count`, or the size of the grid."""
+    protocol = data.get("protocol")
+    has_budget = isinstance(protocol, dict) and protocol.get("budget") is not None
     if data.get("run_cap") is not None:
+        if has_budget:
+            read.problems.add(("run_cap",), "run_cap beside protocol.budget, which says how many are drawn: give one")
         if count is not None:
             read.problems.add(("run_cap",), f"run_cap: {data['run_cap']} beside --count {count}: give one of them")
         elif data.get("count") is not None:
             read.notes.append("ignored: count (run_cap is given)")
+        return
+    if has_budget:
         return
     asked = data.get("count") if count is None else count
     if asked is not None:

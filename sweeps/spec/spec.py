@@ -11,13 +11,16 @@ from typing import Any
 
 from pydantic import BaseModel, PrivateAttr
 
+from polysweep.sweeps.spec.added_trials import added_trials
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
 from polysweep.sweeps.spec.claim_checks import check_claims, require_known_cells
+from polysweep.sweeps.spec.decisions import Decisions
 from polysweep.sweeps.spec.diagnosis import report
 from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.preregistration import Preregistration
 from polysweep.sweeps.spec.reading import read_fields
+from polysweep.sweeps.spec.replication_checks import check_cells
 from polysweep.sweeps.spec.search import Suggestion
 from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
@@ -37,6 +40,7 @@ class SweepSpec(SpecFields):
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _title: str = PrivateAttr(default="")
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
+    _decisions: Decisions = PrivateAttr(default=Decisions())
     _has_distinct_draws: bool = PrivateAttr(default=False)
 
     @classmethod
@@ -72,7 +76,7 @@ class SweepSpec(SpecFields):
             check_metric(spec, [*spec.corners, *spec.kinds], where)
             check_metric_is_given(spec, data, where)
             if not recorded:
-                spec._check_claims()
+                spec._check_decisions()
         except SpecError as error:
             raise (error if recorded else report(data, where, stem, count, raised=error)) from None
         return spec
@@ -110,6 +114,17 @@ class SweepSpec(SpecFields):
         spec._suggestions = tuple(suggestions)
         return spec
 
+    @property
+    def decisions(self) -> Decisions:
+        """What its results have decided, as far as is known."""
+        return self._decisions
+
+    def with_decisions(self, decisions: Decisions) -> SweepSpec:
+        """The same sweep with the trials that these decisions add."""
+        spec = self._unexpanded()
+        spec._decisions = decisions
+        return spec
+
     def with_distinct_draws(self) -> SweepSpec:
         """The same random sweep as earlier versions draw it: no point twice."""
         spec = self._unexpanded()
@@ -118,7 +133,7 @@ class SweepSpec(SpecFields):
 
     def _unexpanded(self) -> SweepSpec:
         spec = self.model_copy()
-        for name in ("expansion", "kinds"):
+        for name in ("expansion", "trials", "kinds"):
             spec.__dict__.pop(name, None)
         return spec
 
@@ -128,9 +143,17 @@ class SweepSpec(SpecFields):
         return expand(self, self._source, self._suggestions, recorded=self._recorded, distinct=self._has_distinct_draws)
 
     @property
+    def tuning_trials(self) -> list[SweepTrial]:
+        """Its trials that no decision has added."""
+        return self.expansion.trials
+
+    @cached_property
     def trials(self) -> list[SweepTrial]:
         """Its trials, each once."""
-        return self.expansion.trials
+        if not self.decides:
+            return self.expansion.trials
+        added = added_trials(self, self.expansion.trials, self._decisions)
+        return with_cells([*self.expansion.trials, *added], self.written, self.tuned)
 
     @property
     def repetition(self) -> str:
@@ -180,7 +203,7 @@ class SweepSpec(SpecFields):
 
     @property
     def _design(self) -> dict[str, str]:
-        ids = sorted(trial.trial_id for trial in self.trials) if self.method != "bayes" else []
+        ids = sorted(trial.trial_id for trial in self.tuning_trials) if self.method != "bayes" else []
         what = json.dumps(ids or [self.settings.space, self.points])
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         return {
@@ -190,16 +213,21 @@ class SweepSpec(SpecFields):
             "seeds": ", ".join(map(str, self.seeds)),
             "early_terminate": self.settings.early_terminate,
             "trials" if ids else "space": f"{len(ids)} (hash {digest})" if ids else f"hash {digest}",
+            **({"protocol": str(self.protocol)} if self.protocol else {}),
+            **({"replicate": json.dumps(self.replicate.plan())} if self.replicate else {}),
         }
 
-    def _check_claims(self) -> None:
-        if not self.claims:
+    def _check_decisions(self) -> None:
+        """Whether claims, protocol and replication are about cells that the sweep has."""
+        if not (self.claims or self.decides):
             return
-        trials = self.trials
+        trials, configs = self.tuning_trials, [*self.corners, *self.kinds]
         if self.method == "bayes":
-            require_known_cells(self, self._source)
+            for key in [key for key in ("claims", "replicate") if getattr(self, key)]:
+                require_known_cells(self, key, self._source)
             trials = with_cells(self.middles, self.written, self.tuned)
-        check_claims(self, self.preregistration.claims, trials, [*self.corners, *self.kinds], self._source)
+        check_claims(self, self.preregistration.claims, trials, configs, self._source)
+        check_cells(self, trials, configs, self._source)
 
     @property
     def settings(self) -> Settings:
@@ -224,6 +252,8 @@ class SweepSpec(SpecFields):
             directions=self.directions,
             text=self.text,
             title=self._title,
+            protocol=None if self.protocol is None else self.protocol.model_dump(exclude_defaults=True),
+            replicate=None if self.replicate is None else self.replicate.plan(),
         )
 
     def as_sweep(self) -> Sweep:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """What the name of a sweep may be."""
+ADDED: Final = "added"
+"""The role of a trial that a decision has added."""
 EDGE: Final = 0.05
 """The share of a range at each end that counts as its edge."""
 OPTIONS: Final = ("task_options", "model_options", "optimizer_options", "scheduler_options")
@@ -110,6 +112,8 @@ class Settings:
     )  # by metric of a task of a user's own: minimize, maximize
     text: str = field(default="", repr=False)  # the spec, as launched
     title: str = ""  # the name as the file has it, if the sweep's is made of it
+    protocol: Mapping[str, Any] | None = None  # which seeds tune and which report
+    replicate: Mapping[str, Any] | None = None  # what is compared, and looked at when
 
     def as_json(self) -> dict[str, Any]:
         """As a part has it; an infinite end of a range is null."""
@@ -143,6 +147,7 @@ class SweepTrial:
     signature: str = ""  # eight digits for what the rows of a stack share
     variant: int = 0  # of the spec
     width: int | None = None  # K that was planned for it
+    is_added: bool = False  # by a decision: it reports what tuning trials chose, or is a further seed
     cell_fields: tuple[str, ...] = ()  # of the sweep
 
     @property
@@ -184,6 +189,7 @@ class SweepTrial:
             "signature": self.signature,
             "width": self.width,
             "variant": self.variant,
+            **({"role": ADDED} if self.is_added else {}),
         }
 
 
@@ -213,14 +219,14 @@ class Sweep:
 
 
 def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iterable[str]) -> list[SweepTrial]:
-    """The trials with the fields that distinguish a sweep's cells: those with two or more values in the sweep.
+    """The trials with the fields that distinguish a sweep's cells: those with two or more values in its tuning trials.
 
     In the order of `written`, then of the configs; without the tuned ones (`model_options` is all of its options) and
     the seed.
     """
     trials = list(trials)
     values_by_field: dict[str, set[Any]] = {}
-    for trial in trials:
+    for trial in (one for one in trials if not one.is_added):
         for name, value in trial.values.items():
             if name in values_by_field:
                 values_by_field[name].add(value)
@@ -232,7 +238,10 @@ def with_cells(trials: Iterable[SweepTrial], written: Iterable[str], tuned: Iter
         for name in dict.fromkeys([*written, *values_by_field])
         if len(values_by_field.get(name, ())) > 1 and not {name, name.partition(".")[0]} & hidden
     )
-    return [SweepTrial(one.trial_id, one.values, one.signature, one.variant, one.width, names) for one in trials]
+    return [
+        SweepTrial(one.trial_id, one.values, one.signature, one.variant, one.width, one.is_added, names)
+        for one in trials
+    ]
 
 
 def by_cell(trials: Iterable[SweepTrial]) -> list[list[SweepTrial]]:

@@ -28,8 +28,8 @@ from polysweep.trainer.text import brief
 FORMAT: Final = 2
 """Of records. 2: a record's claim refers to a lease, so that version 1 must not judge whether it is stale."""
 
-PART_FORMAT: Final = 1
-"""Of the parts of a sweep's list of trials."""
+PART_FORMAT: Final = 2
+"""Of the parts of a sweep's list of trials. 2: decisions add some of them, which version 1 would mix up."""
 
 CALIBRATION_FORMAT: Final = 1
 

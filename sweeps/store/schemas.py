@@ -115,6 +115,8 @@ class SettingsFields(TypedDict):
     directions: NotRequired[dict[str, Literal["minimize", "maximize"]]]
     text: str
     title: NotRequired[str]
+    protocol: NotRequired[dict[str, Any] | None]
+    replicate: NotRequired[dict[str, Any] | None]
 
 
 Value = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
@@ -129,6 +131,7 @@ class SharedFields(TypedDict):
     signature: NotRequired[str]
     variant: NotRequired[Whole]
     width: NotRequired[Annotated[int, Field(ge=1, le=MAX_STACK)] | None]
+    role: NotRequired[Literal["added"]]
 
 
 @with_config(_STRICT)

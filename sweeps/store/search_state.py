@@ -1,7 +1,7 @@
 """What the search of a sweep has decided: proposed points, early ends, exhaustion. Each decision is made once.
 
 sweeps/<name>/points/<n>.json (a proposal of bayes), rungs/<trial_id>-<epoch>.json (whether a point survives that rung),
-ended/<trial_id>.json (a trial that is to stop), exhausted (bayes finds no further point)
+ended/<trial_id>.json (a trial that is to stop), exhausted (bayes finds no further point), and those of `decisions`
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from polysweep.sweeps.store.checking import checked_point, json_bytes, parse_content
+from polysweep.sweeps.store.decisions import DecisionFiles
 from polysweep.sweeps.store.files import Files, StoreError
 
 if TYPE_CHECKING:
+    from polysweep.sweeps.spec.decisions import Choice, Decisions, Look
     from polysweep.sweeps.spec.search import Suggestion
     from polysweep.sweeps.spec.spec import SweepSpec
 
@@ -28,10 +30,20 @@ class SearchState:
 
     files: Files
 
-    def with_proposals(self, spec: SweepSpec) -> SweepSpec:
-        """The sweep with the points that have been proposed for it, if it is a bayes sweep."""
-        if spec.method != "bayes":
-            return spec
+    def as_decided(self, spec: SweepSpec) -> SweepSpec:
+        """The sweep with all that has been decided of it: proposed points, chosen candidates, further seeds."""
+        spec = self._with_proposals(spec) if spec.method == "bayes" else spec
+        return spec.with_decisions(self.decisions(spec.name)) if spec.decides else spec
+
+    def decisions(self, name: str) -> Decisions:
+        """What results have decided of a sweep."""
+        return DecisionFiles(self.files).read(name)
+
+    def keep_decision(self, name: str, decision: Choice | Look) -> None:
+        """Keep what results have decided before it is acted on."""
+        DecisionFiles(self.files).keep(name, decision)
+
+    def _with_proposals(self, spec: SweepSpec) -> SweepSpec:
         suggestions = self.suggestions(spec.name)
         if any(suggestion.point.variant >= len(spec.variants) for suggestion in suggestions):
             path = self.files.path(f"sweeps/{spec.name}/points")

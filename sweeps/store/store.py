@@ -1,12 +1,12 @@
 """Durable trial records: one folder of small files, the truth about every trial.
 
 trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
-leases/<id>.json
-calibration/<device>/<signature>.json (how fast stacks are there, by K)
+leases/<id>.json, calibration/<device>/<signature>.json (how fast stacks are there, by K)
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
               spec.yaml, spec-<n>.yaml (as launched, and earlier ones), preregistered.json (its claims),
               points/<n>.json (what bayes has proposed),
               rungs/<trial_id>-<epoch>.json (whether a point survives there), ended/<trial_id>.json (it does not),
+              choices/<cell>.json, looks/<number>.json (what results have decided),
               launch-<id>.json (who is running it), stop-<id> (who is to stop)
 """
 
@@ -95,7 +95,7 @@ class Store:
         `ended` are trials that nobody runs: their fences are removed too.
         """
         self.claims.remove_dead()
-        folders = (f"sweeps/{sweep}{below}" for below in ("", "/points", "/rungs", "/ended"))
+        folders = (f"sweeps/{sweep}{below}" for below in ("", "/points", "/rungs", "/ended", "/choices", "/looks"))
         for folder in (".", "leases", *folders):
             self.files.remove_leftovers(folder)
         for trial_id in ended:
@@ -269,7 +269,7 @@ class Store:
 
         `widths` is the K that is planned, by signature.
         """
-        self.sweep_records.extend(spec.name, spec.settings, planned(self.search.with_proposals(spec).trials, widths))
+        self.sweep_records.extend(spec.name, spec.settings, planned(self.search.as_decided(spec).trials, widths))
         self.sweep_records.keep_spec(spec)
 
     def launched(self, name: str) -> Sweep:
@@ -277,7 +277,7 @@ class Store:
         return self.sweep_records.read(name)
 
     def require_sweep(self, name: str) -> None:
-        """Raise `StoreError` with the names of all sweeps if this one is unknown."""
+        """Raise `StoreError` with the names of all sweeps if it is unknown."""
         self.sweep_records.require(name)
 
     def sweeps(self) -> list[str]:

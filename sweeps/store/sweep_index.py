@@ -7,7 +7,8 @@ further trials, another order. A part:
     format      of this file
     sweep       method, metric, tuned, seeds, launch, ...: see `Settings`; absent if they are as before
     shared      what all of `trials` have in common
-    trials      trial_id, config (the fields in use, as `runs` has them), signature, width (K as planned), variant
+    trials      trial_id, config (the fields in use, as `runs` has them), signature, width (K as planned), variant,
+                role (`added` if a decision has added it)
     order       the trials of the launched file in its order; absent if they are those before and then `trials`
 
 Nothing here needs the code that the trials were made with: no config is parsed.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial, hashable, with_cells
+from polysweep.sweeps.spec.sweep import ADDED, Settings, Sweep, SweepTrial, hashable, with_cells
 from polysweep.sweeps.store.checking import PART_FORMAT
 
 
@@ -29,7 +30,9 @@ def part(settings: Settings | None, trials: Sequence[SweepTrial], order: Sequenc
     config = _common([entry["config"] for entry in entries])
     for entry in entries:
         entry["config"] = {name: value for name, value in entry["config"].items() if name not in config}
-    data: dict[str, Any] = {"format": PART_FORMAT}
+    has_added = any(trial.is_added for trial in trials)
+    needs_newest = has_added or (settings is not None and (settings.protocol or settings.replicate))
+    data: dict[str, Any] = {"format": PART_FORMAT if needs_newest else 1}
     if settings is not None:
         data["sweep"] = settings.as_json()
     data["columns"] = in_order(trial.values for trial in trials)
@@ -77,6 +80,7 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
                 str(entry["signature"]),
                 int(entry["variant"]),
                 None if entry["width"] is None else int(entry["width"]),
+                entry.get("role") == ADDED,
             )
             order[trial_id] = None
         if "order" in one:

@@ -1,0 +1,97 @@
+"""What comes after the trials that a launch would start: reporting seeds, looks, and their power, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from polysweep.sweeps.planning.decide import open_pairs, open_results
+from polysweep.sweeps.planning.decision_lines import amount_text
+from polysweep.sweeps.planning.looks import CellResult
+from polysweep.sweeps.planning.sequential import bounds, equivalence_power, power, shown_gap
+from polysweep.sweeps.planning.welch import Sample
+from polysweep.sweeps.spec.added_trials import rounds, total_trials
+from polysweep.sweeps.spec.comparisons import Pair, pairs_of
+from polysweep.sweeps.spec.decisions import by_key
+from polysweep.sweeps.spec.protocol import Replication
+from polysweep.sweeps.spec.replication_checks import reported_metric
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.history import is_accuracy
+
+USUAL_POWER = 0.8
+
+
+def lines_ahead(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> Iterator[str]:
+    """What comes after the trials that a launch would start: reporting seeds, looks, and their power."""
+    tuning = spec.tuning_trials
+    if spec.protocol is not None:
+        open_cells = len(by_key(tuning).keys() - spec.decisions.choices.keys())
+        count = len(spec.protocol.report_on)
+        if open_cells:
+            yield (
+                f"then the chosen candidate of each of {open_cells} cells runs on {count} reporting seeds: "
+                f"{open_cells * count} trials"
+            )
+        elif spec.method == "bayes" and not tuning:
+            yield f"then the chosen candidate of each cell runs on {count} reporting seeds"
+    if spec.replicate is not None and (tuning or spec.middles):
+        yield from _replication_ahead(spec, spec.replicate, store, states)
+
+
+def _replication_ahead(
+    spec: SweepSpec, replication: Replication, store: Store, states: Mapping[str, TrialState]
+) -> Iterator[str]:
+    tuning, decisions = spec.tuning_trials, spec.decisions
+    pairs, open_ = pairs_of(replication, tuning), open_pairs(spec)
+    levels = bounds(replication.level / max(1, len(pairs)), replication.looks)
+    looks = ", ".join(f"{size} (at {level:.2g})" for size, level in zip(replication.looks, levels, strict=True))
+    margin = f", equivalent within {replication.margin}" if replication.margin else ""
+    yield (
+        f"replicate: {len(pairs)} comparisons of {replication.field} by {reported_metric(spec)}{margin}, level "
+        f"{replication.level:g} over all of them and all looks; looks at n = {looks}"
+    )
+    number = len(decisions.looks)
+    if not open_:
+        return
+    sizes = rounds(spec, tuning, decisions)
+    if number + bool(spec.protocol) >= len(sizes):
+        cells = decisions.looks[-1].open_cells if number else {cell for pair in open_ for cell in pair[:2]}
+        needed = total_trials(spec, tuning, [*sizes, dict.fromkeys(cells, replication.looks[number])])
+        yield (
+            f"look {number + 1} is not made: it needs {needed} trials in all, and max_trials is "
+            f"{replication.max_trials}; {len(open_)} comparisons stay open"
+        )
+        return
+    yield from _power_lines(spec, replication, levels[number], open_, open_results(spec, store, states, is_whole=False))
+
+
+def _power_lines(
+    spec: SweepSpec, replication: Replication, bound: float, pairs: Sequence[Pair], results: Mapping[str, CellResult]
+) -> Iterator[str]:
+    """Of each open comparison the power of the next look, by the stds so far."""
+    metric, number = reported_metric(spec), len(spec.decisions.looks)
+    seeds = replication.looks[number]
+    yield f"look {number + 1} at {seeds} seeds; its power by the stds so far:"
+    for pair in pairs:
+        stds = tuple(Sample.of(results[cell].values).std if cell in results else math.nan for cell in pair[:2])
+        name = f"  {pair.where}: " if pair.where else "  "
+        name += f"{replication.field} {pair.values[0]} and {pair.values[1]}: "
+        if not all(std > 0 for std in stds):
+            yield f"{name}not known before two seeds of both have finished and differ"
+            continue
+        yield name + _power_text((stds[0], stds[1]), seeds, bound, replication, metric)
+
+
+def _power_text(stds: tuple[float, float], seeds: int, bound: float, replication: Replication, metric: str) -> str:
+    shown = shown_gap(stds, seeds, bound, USUAL_POWER)
+    points = " points" if is_accuracy(metric) else ""
+    text = f"a difference of {amount_text(shown, metric)}{points} is shown with a chance of {USUAL_POWER:.0%}"
+    if replication.margin is None:
+        return text
+    margin = replication.margin.value
+    return (
+        f"{text}, of {replication.margin} with {power(stds, seeds, bound, margin):.0%}; that equal cells are "
+        f"equivalent with {equivalence_power(stds, seeds, bound, margin):.0%}"
+    )

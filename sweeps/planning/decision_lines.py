@@ -1,0 +1,60 @@
+"""What a sweep's results have decided, in words: for plan, launch and status."""
+
+from __future__ import annotations
+
+from polysweep.sweeps.spec.decisions import BETTER, OPEN, WORSE, Compared, Decisions, Look
+from polysweep.sweeps.spec.protocol import Protocol, Replication
+from polysweep.sweeps.spec.sweep import Settings
+from polysweep.trainer.history import is_accuracy, shown_number
+
+
+def decision_lines(settings: Settings, decisions: Decisions, cells: int) -> list[str]:
+    """What has been decided: cells with a choice, and every comparison with the look that decided it."""
+    lines = []
+    if settings.protocol is not None:
+        protocol = Protocol.model_validate(settings.protocol)
+        lines.append(f"protocol: {protocol}; {min(len(decisions.choices), cells)} of {cells} cells have chosen")
+    if settings.replicate is not None:
+        replication = Replication.model_validate(settings.replicate)
+        metric = replication.metric or settings.metric.name
+        lines += [look_line(look, replication) for look in decisions.looks]
+        lines += [
+            f"  {compared_text(one, replication.field, metric)}"
+            for look in decisions.looks
+            for one in look.compared
+            if one.verdict != OPEN or look is decisions.looks[-1]
+        ]
+    return lines
+
+
+def look_line(look: Look, replication: Replication) -> str:
+    """`look 2 of 4, 5 seeds: 3 of 4 comparisons are open`."""
+    left = sum(one.verdict == OPEN for one in look.compared)
+    count = f"{left} of {look.comparisons} comparisons are open" if left else "every comparison is decided"
+    return f"look {look.number} of {len(replication.looks)}, {look.seeds} seeds, each test at {look.bound:.2g}: {count}"
+
+
+def compared_text(one: Compared, field: str, metric: str) -> str:
+    """`rho=0.1: scheduler polyak better than constant by 0.31 points [0.12, 0.50], n = 5`."""
+    where = f"{one.where}: " if one.where else ""
+    gap = gap_text(one, metric)
+    if one.verdict in (BETTER, WORSE):
+        return f"{where}{field} {one.better} {one.verdict} than {one.than}{' by ' if gap else ''}{gap}, n = {one.n}"
+    return (
+        f"{where}{field} {one.better} and {one.than}: {one.verdict}{', difference ' if gap else ''}{gap}, n = {one.n}"
+    )
+
+
+def gap_text(one: Compared, metric: str) -> str:
+    """`0.31 points [0.12, 0.50]`; empty if a cell has no finished seed."""
+    if one.estimate is None:
+        return ""
+    text = f"{amount_text(one.estimate, metric)}{' points' if is_accuracy(metric) else ''}"
+    if one.low is None or one.high is None:
+        return text
+    return f"{text} [{amount_text(one.low, metric)}, {amount_text(one.high, metric)}]"
+
+
+def amount_text(value: float, metric: str) -> str:
+    """A difference: of an accuracy in points, else as it is."""
+    return f"{100 * value:.2f}" if is_accuracy(metric) else shown_number(value)
