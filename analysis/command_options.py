@@ -23,7 +23,9 @@ CacheOption = Annotated[
     ),
 ]
 MetricOption = Annotated[str | None, typer.Option("--metric", help="What is reported. [default: the sweep's metric]")]
-EpochOption = Annotated[str, typer.Option("--epoch", help="best (by what selects) or last.")]
+EpochOption = Annotated[
+    str | None, typer.Option("--epoch", help="best (by what selects) or last. [default: best; of retrained runs last]")
+]
 ByOption = Annotated[
     str | None,
     typer.Option("--select-by", help="What selects epochs and tuned parameters. [default: the sweep's metric]"),

@@ -93,7 +93,7 @@ def table(
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     metric: MetricOption = None,
-    epoch: EpochOption = "best",
+    epoch: EpochOption = None,
     select_by: ByOption = None,
     rows: Annotated[str | None, typer.Option("--rows", help="Fields that go down. [default: rho]")] = None,
     cols: Annotated[str | None, typer.Option("--cols", help="Fields that go across. [default: scheduler]")] = None,
@@ -126,7 +126,7 @@ def plot(
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     metric: MetricOption = None,
-    epoch: EpochOption = "best",
+    epoch: EpochOption = None,
     select_by: ByOption = None,
     kinds: Annotated[str, typer.Option("--kinds", help="Of png, svg, pdf.")] = "png,svg",
     width: WidthOption = "page",
@@ -162,7 +162,7 @@ def compare(
     published: Annotated[str, typer.Option("--published", help="cifar, or a CSV file of the same columns.")],
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
-    epoch: EpochOption = "best",
+    epoch: EpochOption = None,
     where: WhereOption = None,
     published_seeds: SeedsOption = 3,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or html.")] = "markdown",
@@ -187,7 +187,7 @@ def report(
     store: StoreOption = DEFAULT_STORE,
     cache: CacheOption = DEFAULT_CACHE,
     metric: MetricOption = None,
-    epoch: EpochOption = "best",
+    epoch: EpochOption = None,
     select_by: ByOption = None,
     published: PublishedOption = None,
     published_seeds: SeedsOption = 3,
@@ -280,7 +280,7 @@ def _pulled(name: str, store: str, cache: str) -> RunSet:
     return pulled
 
 
-def _select(name: str, store: str, cache: str, metric: str | None, epoch: str, by: str | None) -> Selection:
+def _select(name: str, store: str, cache: str, metric: str | None, epoch: str | None, by: str | None) -> Selection:
     from polysweep.analysis.tables.choice import select
 
     return select(_pulled(name, store, cache), metric=metric, epoch=epoch, by=by)

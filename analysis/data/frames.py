@@ -18,7 +18,9 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from polysweep.analysis.data.display import Displayed
+from polysweep.sweeps.spec.decisions import Look
 from polysweep.sweeps.spec.preregistration import Preregistration
+from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.sweep import Range
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS, METRICS, last_epochs
@@ -66,13 +68,21 @@ class SelectionRule:
     """Of a search, by variant and tuned field what values were drawn from; `runs` then has the column `variant`."""
     is_search: bool = False  # whether the cells are the points of a search, of which nothing is tuned: they are ranked
     log_fields: frozenset[str] | None = None  # of a search, those drawn on a logarithmic scale; None if not known
+    roles: Protocol | None = None  # which seeds choose and which report; `runs` then has the column `is_added`
+    replication: Replication | None = None  # what gets seeds until it is decided
+    looks_made: Sequence[Look] = ()  # of a sweep of the Store
     claims: Preregistration | None = None  # of a sweep of the Store, as its first launch has frozen them
-    claims_problem: str = ""  # why they cannot be read
+    problem: str = ""  # why claims or decisions cannot be read
 
     @property
     def is_maximal(self) -> bool:
         """Whether a larger value of the metric is better."""
         return self.goal == "maximize"
+
+    @property
+    def looks(self) -> int:
+        """How often the seeds may have been looked at before there were no more: 1 if their number is fixed."""
+        return len(self.replication.looks) if self.replication else 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,6 +103,11 @@ class RunSet(Displayed):
         """`made: 24 runs: 20 finished, 4 diverged; metric test/top1 (maximize)`."""
         rule = self.protocol
         return f"{rule.name}: {len(self.runs)} runs: {counts(self)}; metric {rule.metric} ({rule.goal})"
+
+    @property
+    def tuning_runs(self) -> pd.DataFrame:
+        """`runs` without those that a protocol's reporting seeds have added."""
+        return self.runs[~self.runs["is_added"]] if self.protocol.roles else self.runs
 
     @cached_property
     def history(self) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from polysweep.analysis.data.frames import (
     scores,
     to_arrow,
 )
+from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.preregistered import frozen_claims
@@ -50,6 +51,8 @@ def protocol_of(sweep: Sweep, source: str) -> SelectionRule:
         sweep.name, metric.name, metric.goal, cell, settings.tuned, sweep.text, source,
         project=settings.project, entity=settings.entity, directions=settings.directions, ranges=ranges,
         is_search=settings.method != "grid" and not settings.tuned, log_fields=_drawn_in_logarithms(settings.space),
+        roles=None if settings.protocol is None else Protocol.model_validate(settings.protocol),
+        replication=None if settings.replicate is None else Replication.model_validate(settings.replicate),
     )  # fmt: skip
 
 
@@ -72,11 +75,13 @@ def with_current_columns(history: pa.Table) -> pa.Table:
     return history
 
 
-def with_variants(runs: pa.Table, sweep: Sweep, protocol: SelectionRule) -> pa.Table:
-    """The runs with the variant of each, where its ranges are needed."""
-    if not protocol.ranges:
-        return runs
-    return runs.append_column("variant", pa.array([trial.variant for trial in sweep.trials], pa.int64()))
+def with_columns_of(sweep: Sweep, runs: pa.Table, protocol: SelectionRule) -> pa.Table:
+    """The runs with what only their sweep knows, if it is needed: the variant of each, whether a decision added it."""
+    if protocol.ranges:
+        runs = runs.append_column("variant", pa.array([trial.variant for trial in sweep.trials], pa.int64()))
+    if protocol.roles:
+        runs = runs.append_column("is_added", pa.array([trial.is_added for trial in sweep.trials], pa.bool_()))
+    return runs
 
 
 def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
@@ -85,7 +90,7 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     Raises `StoreError` for an unknown sweep and for a finished trial without its whole history.
     """
     sweep = store.launched(name)
-    protocol = _with_claims(protocol_of(sweep, store.root), store)
+    protocol = _as_decided(protocol_of(sweep, store.root), store)
     ids = [trial.trial_id for trial in sweep.trials]
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
@@ -113,15 +118,22 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     shown = cached.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
-    return RunSet(protocol, frame(with_variants(shown, sweep, protocol)), cached.history)
+    return RunSet(protocol, frame(with_columns_of(sweep, shown, protocol)), cached.history)
 
 
-def _with_claims(protocol: SelectionRule, store: Store) -> SelectionRule:
-    """With the claims that the first launch has frozen; results do not need them, so that damage is only named."""
+def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:
+    """With frozen claims and what results have decided; tables do not need either, so that damage is only named."""
+    problems = []
     try:
-        return replace(protocol, claims=frozen_claims(store.files, protocol.name))
+        protocol = replace(protocol, claims=frozen_claims(store.files, protocol.name))
     except StoreError as error:
-        return replace(protocol, claims_problem=f"The claims cannot be read: {error}.")
+        problems.append(f"The claims cannot be read: {error}.")
+    try:
+        if protocol.replication:
+            protocol = replace(protocol, looks_made=store.search.decisions(protocol.name).looks)
+    except StoreError as error:
+        problems.append(f"The looks of the replication cannot be read: {error}.")
+    return replace(protocol, problem=" ".join(problems))
 
 
 def _scored(runs: pa.Table, history: pa.Table, protocol: SelectionRule) -> pa.Table:

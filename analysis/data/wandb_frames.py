@@ -35,7 +35,7 @@ from polysweep.analysis.data.frames import (
     scores,
     to_arrow,
 )
-from polysweep.analysis.data.from_store import protocol_of, with_current_columns, with_variants
+from polysweep.analysis.data.from_store import protocol_of, with_columns_of, with_current_columns
 from polysweep.sweeps.spec.sweep import Sweep
 from polysweep.sweeps.store.sweep_index import from_json
 from polysweep.trainer.errors import UserError
@@ -134,7 +134,7 @@ def _of_sweep(fetched: _Fetched, sweep: Sweep) -> RunSet:
                 f"polysweep sync {sweep.name} uploads what W&B lacks"
             )
     table = _table(rows, fetched.history(None), outcomes, protocol)
-    return RunSet(protocol, frame(with_variants(table, sweep, protocol)), fetched.history)
+    return RunSet(protocol, frame(with_columns_of(sweep, table, protocol)), fetched.history)
 
 
 def _of_project(fetched: _Fetched) -> RunSet:

@@ -76,7 +76,7 @@ def _tally(counts: Counter[str]) -> str:
 
 
 def compare(
-    pulled: RunSet, published: Published, *, epoch: str = "best", where: Mapping[str, str] | None = None
+    pulled: RunSet, published: Published, *, epoch: str | None = None, where: Mapping[str, str] | None = None
 ) -> Compared:
     """Every published cell beside ours.
 
@@ -127,12 +127,11 @@ def _standing_for(cells: Mapping[Any, Any], dataset: str, reading: Reading) -> d
     return {(*key[:2], dataset, *key[3:]): cell for key, cell in cells.items() if key[2] == taken}
 
 
-def _selection(pulled: RunSet, metric: str, epoch: str) -> Selection:
+def _selection(pulled: RunSet, metric: str, epoch: str | None) -> Selection:
     split, _, kind = pulled.protocol.metric.partition("/")
     own = f"{split}/{metric.rpartition('/')[2]}"
-    return select(
-        pulled, metric=metric, epoch=epoch, by=own if kind.startswith("top") and own in pulled.logged else None
-    )
+    is_free = kind.startswith("top") and own in pulled.logged and not pulled.protocol.roles
+    return select(pulled, metric=metric, epoch=epoch, by=own if is_free else None)
 
 
 def _by_key(selection: Selection, where: Mapping[str, str], listed: set[Key]) -> dict[Key, Mapping[Any, Any]]:

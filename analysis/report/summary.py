@@ -52,7 +52,7 @@ class Summary:
 
 
 def _notes(selection: Selection) -> tuple[str, ...]:
-    runs, problem = selection.pulled.runs, selection.pulled.protocol.claims_problem
+    runs, problem = selection.pulled.runs, selection.pulled.protocol.problem
     notes = [problem] if problem else []
     stalled = int(runs["stalled"].fillna(False).sum()) if "stalled" in runs else 0
     if stalled:

@@ -55,6 +55,25 @@ def undecided(
     }
 
 
+def reported(winner: Mapping[str, Any], members: Sequence[Mapping[str, Any]], rule: SelectionRule) -> dict[str, Any]:
+    """The numbers of a cell of a protocol: of the reporting runs of its chosen candidate, if there are any."""
+    chose = {name: winner[name] for name in ("score", "scored")}
+    if members:
+        row = {**describe(members, rule.tuned), **chose}
+        lacking = row["lacking"]
+        why = f"{lacking} of {row['seeds']} reporting seeds have no result" if lacking else ""
+        return {**row, "undecided": why, "leading": ""}
+    assert rule.roles is not None
+    seeds = len(rule.roles.report_on)
+    return {
+        **winner,
+        **dict.fromkeys(("n", *OUTCOMES, "lost", "stalled"), 0),
+        **dict.fromkeys(("mean", "std", "cap_share"), math.nan),
+        **{"seeds": seeds, "missing": seeds, "undecided": f"its {seeds} reporting seeds have not run"},
+        "leading": f"{winner['selected'] or 'its only candidate'}, to be reported on {seeds} seeds",
+    }
+
+
 def _so_far(row: Mapping[str, Any], metric: str) -> str:
     mean = number(row["mean"], metric)
     lost = "".join(f", {row[name]} {name}" for name in OUTCOMES if row[name])

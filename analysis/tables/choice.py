@@ -10,16 +10,27 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import EPOCHS, RunSet, direction, require_metric, scores, to_python
-from polysweep.analysis.tables.candidates import OF_CHOICE, OF_RUNS, choice, describe, finished_values, undecided
+from polysweep.analysis.data.frames import EPOCHS, RunSet, SelectionRule, direction, require_metric, scores, to_python
+from polysweep.analysis.tables.candidates import (
+    OF_CHOICE,
+    OF_RUNS,
+    choice,
+    describe,
+    finished_values,
+    reported,
+    undecided,
+)
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
 from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could_win
 from polysweep.sweeps.planning.welch import Sample
 from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.history import METRICS, SPLITS
 
+Runs = list[dict[str, Any]]
+"""The runs of one candidate."""
 
-def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by: str | None = None) -> Selection:
+
+def select(pulled: RunSet, *, metric: str | None = None, epoch: str | None = None, by: str | None = None) -> Selection:
     """Choose one candidate per cell.
 
     Candidates of a cell are its choices of the tuned parameters. The winner is the first, in the order of the spec, of
@@ -27,15 +38,16 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by
     has a result. A seed that diverged, or that early termination stopped, is a result: it ranks its candidate behind
     those with fewer of them. A failed or missing seed is none: while a candidate that lacks one could still win, the
     cell is undecided. `by` is the sweep's metric by default; `metric` is what is reported, by default the sweep's
-    metric too.
+    metric too, at its best epoch.
+
+    With a protocol tuning runs choose, and the numbers of a cell are those of its reporting runs alone. Retrained ones
+    are reported at their last epoch, by default on the test set.
 
     Raises `UserError` for an unknown metric or epoch, for one that no run logged, and for a cell whose runs cannot be
     averaged: of several lengths or versions of the trainer's numbers, or two of one seed.
     """
     protocol = pulled.protocol
-    metric, by = metric or protocol.metric, by or protocol.metric
-    if epoch not in EPOCHS:
-        raise UserError(f"--epoch: {epoch!r}; expected best or last")
+    metric, epoch, by = _asked(protocol, metric, epoch, by)
     for option, name in (("--metric", metric), ("--select-by", by)):
         _require(pulled, name, option)
     maximal = direction(by, protocol)
@@ -43,10 +55,7 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by
         raise UserError(
             f"--select-by: whether a larger {by!r} is better is not known; pull it as the metric, with a goal"
         )
-    cells: dict[tuple[Any, ...], dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
-    for run in _runs(pulled, metric, epoch, by, maximal):
-        key = tuple(run[name] for name in protocol.cell)
-        cells.setdefault(key, {}).setdefault(tuple(run[name] for name in protocol.tuned), []).append(run)
+    cells, reports = _by_cell(pulled, metric, epoch, by, maximal)
     chose_here = metric.partition("/")[0] == by.partition("/")[0] or "/" not in metric + by  # on what is reported
     chosen_rows, value_rows, candidate_rows = [], [], []
     samples: dict[tuple[str, ...], Mapping[str, Sample]] = {}
@@ -55,25 +64,70 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str = "best", by
         for members in candidates.values():
             _require_alike(members, protocol.cell)
             described.append((describe(members, protocol.tuned), members))
+        chosen = _tuned_values(reports.get(key, []), protocol)  # which the Store has decided
         ranked = sorted(described, key=lambda pair: rank_of(pair[0], maximal))  # stable
+        ranked.sort(key=lambda pair: chosen is not None and chosen != _tuned_values(pair[1], protocol))
         candidate_rows += [{**row, "rank": rank} for rank, (row, _) in enumerate(ranked, start=1)]
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
         rivals = that_could_win([row for row, _ in described], winner, best_possible(by, maximal), maximal)
-        if not rivals:
-            samples[tuple(map(format_value, key))] = {
-                row["selected"]: Sample.of(finished_values(runs, "value"))
-                for row, runs in ranked
-                if row is winner or (chose_here and not row["lacking"] and row["lost"] == winner["lost"])
-            }
         cell = {**winner, **choice(rows, protocol, maximal), "undecided": "", "leading": ""}
+        compared = ranked if chose_here else ranked[:1]
         if rivals:
             cell |= undecided(rivals, winner, metric, maximal, protocol.tuned, len(rows))
+        if protocol.roles and not (rivals and len(rows) > 1):
+            members = reports.get(key, [])
+            _require_alike(members, protocol.cell)
+            cell |= reported(winner, members, protocol)
+            compared = [({**winner, "lacking": 0}, members)]
+        if not cell["undecided"]:
+            samples[tuple(map(format_value, key))] = {
+                row["selected"]: Sample.of(finished_values(runs, "value"))
+                for row, runs in compared
+                if row is compared[0][0] or (not row["lacking"] and row["lost"] == winner["lost"])
+            }
         chosen_rows.append(cell)
         value_rows += [_value(run) for run in members] if len(rows) == 1 or not rivals else []
     values = _frame(value_rows)
     if not value_rows:
         values = pd.DataFrame(columns=[*dict.fromkeys([*TABLE_KEYS, *protocol.cell, *OF_RUNS, *protocol.tuned])])
     return Selection(pulled, metric, epoch, by, _frame(chosen_rows), values, _frame(candidate_rows), samples)
+
+
+def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str | None) -> tuple[str, str, str]:
+    """What is reported, at which epoch, and what selects. Raises `UserError` for what is not possible."""
+    if epoch is not None and epoch not in EPOCHS:
+        raise UserError(f"--epoch: {epoch!r}; expected best or last")
+    if rule.roles and by is not None and by != rule.metric:
+        raise UserError(f"--select-by: {by!r}, but the sweep's protocol has chosen by {rule.metric!r}; leave it out")
+    if rule.roles and rule.roles.retrain:
+        metric = metric or rule.metric.replace("val/", "test/", 1)
+        if epoch == "best":
+            raise UserError(f"--epoch: best, but retrained runs do not measure {rule.metric!r}; expected last")
+        if metric.startswith("val/"):
+            raise UserError(f"--metric: {metric!r} is not measured by retrained runs; expected one of the test set")
+        epoch = "last"
+    return metric or rule.metric, epoch or "best", by or rule.metric
+
+
+def _by_cell(
+    pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool
+) -> tuple[dict[tuple[Any, ...], dict[tuple[Any, ...], Runs]], dict[tuple[Any, ...], Runs]]:
+    """By cell the runs of each candidate; and with a protocol its reporting runs."""
+    rule = pulled.protocol
+    cells: dict[tuple[Any, ...], dict[tuple[Any, ...], Runs]] = {}
+    reports: dict[tuple[Any, ...], Runs] = {}
+    for run in _runs(pulled, metric, epoch, by, maximal):
+        key = tuple(run[name] for name in rule.cell)
+        if run.pop("is_added"):
+            reports.setdefault(key, []).append({**run, "score": run["value"]})
+        else:
+            cells.setdefault(key, {}).setdefault(tuple(run[name] for name in rule.tuned), []).append(run)
+    return cells, reports
+
+
+def _tuned_values(members: Runs, rule: SelectionRule) -> tuple[Any, ...] | None:
+    """The choice of the tuned parameters of a candidate; None without runs."""
+    return tuple(members[0][name] for name in rule.tuned) if members else None
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -109,16 +163,18 @@ def _is_number(pulled: RunSet, name: str) -> bool:
 def _runs(pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool) -> list[dict[str, Any]]:
     """Per run what the choice needs: the fields of its cell, `value` (reported), `score` (chooses)."""
     protocol, runs = pulled.protocol, pulled.runs
-    fields = [*protocol.cell, *protocol.tuned, *TABLE_KEYS, *OF_RUNS[:-2], "variant"]
+    fields = [*protocol.cell, *protocol.tuned, *TABLE_KEYS, *OF_RUNS[:-2], "variant", "is_added"]
     columns = {name: to_python(runs[name]) if name in runs else [None] * len(runs) for name in dict.fromkeys(fields)}
-    if by == protocol.metric or epoch == "last":
-        reported, scored = (to_python(runs[f"{epoch}/{name}"]) for name in (metric, by))
+    if protocol.roles:  # which has chosen by the best epoch
+        values, scored = to_python(runs[f"{epoch}/{metric}"]), to_python(runs[f"best/{by}"])
+    elif by == protocol.metric or epoch == "last":
+        values, scored = (to_python(runs[f"{epoch}/{name}"]) for name in (metric, by))
     else:
         rescored = _rescored(pulled, metric, by, maximal)
-        reported, scored, columns["best_epoch"] = (
+        values, scored, columns["best_epoch"] = (
             rescored[f"best/{metric}"], rescored[f"best/{by}"], rescored["best_epoch"]
         )  # fmt: skip
-    columns |= {"value": reported, "score": scored}
+    columns |= {"value": values, "score": scored}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -140,6 +196,8 @@ def _rescored(pulled: RunSet, metric: str, by: str, maximal: bool) -> dict[str, 
 
 def _require_alike(members: Sequence[Mapping[str, Any]], cell: Sequence[str]) -> None:
     """Raise `UserError` if the runs of one candidate may not be averaged."""
+    if not members:
+        return
     finished = [run for run in members if run["outcome"] == "finished"]
     for name, what in (("epoch", "epochs"), ("numerics", "NUMERICS")):
         values = {run[name] for run in finished if run[name] is not None}

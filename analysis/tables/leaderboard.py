@@ -114,7 +114,7 @@ def _runs_by_point(
 ) -> dict[tuple[str, ...], tuple[int, list[Mapping[Any, Any]]]]:
     """By point its place in the sweep, from 1, and its runs."""
     points: dict[tuple[str, ...], tuple[int, list[Mapping[Any, Any]]]] = {}
-    for run in selection.pulled.runs.to_dict("records"):
+    for run in selection.pulled.tuning_runs.to_dict("records"):
         points.setdefault(_key(run, fields), (len(points) + 1, []))[1].append(run)
     return points
 

@@ -82,7 +82,7 @@ def cell_entry(
     """A cell's mean, std and counts as the entry of a table, with the interval of the mean if it is a number."""
     seeds, n = cell["seeds"], cell["n"]
     counts = [f"{cell[name]} {name}" for name in COUNTS if cell[name]]
-    if cell.get("undecided") and cell["candidates"] > 1:
+    if cell.get("undecided") and cell["candidates"] > 1 and math.isnan(cell["mean"]):
         return Entry(f"undecided: {cell['leading'] or 'no seed has finished'}", is_marked=is_marked)
     if not n:
         words = f"diverged {seeds}/{seeds}" if cell["diverged"] == seeds else f"0/{seeds}, {', '.join(counts)}"
@@ -105,7 +105,12 @@ def caption(selection: Selection) -> str:
         f"{selection.metric}{unit} at the {selection.epoch} epoch, mean +- sample std over "
         f"n = {' or '.join(map(str, seeds))} seeds"
     )
-    return text + (f", selected on {selection.selected_on}" if selection.selected_on != "nothing" else "")
+    text += f", selected on {selection.selected_on}" if selection.selected_on != "nothing" else ""
+    rule = selection.pulled.protocol
+    text += f"; {rule.roles}" if rule.roles else ""
+    return text + (
+        f"; seeds were added at up to {rule.looks} looks, and p values count for all" if rule.looks > 1 else ""
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from polysweep.analysis.data.display import Displayed
 from polysweep.analysis.data.frames import RunSet, direction, to_python
 from polysweep.analysis.tables.statistics import mean_interval
 from polysweep.sweeps.planning.welch import (
+    LEVEL,
     Candidates,
     Difference,
     Sample,
@@ -109,11 +110,11 @@ class Selection(Displayed):
             counts = [(int(cell["n"]), int(cell["diverged"])) for cell in cells]
             if len(cells) != 2 or not all(sum(count) for count in counts) or (by and cells[0]["n"]):
                 return untested("a cell has no finished seed")  # by how much a mean is above none cannot be said
-            return more_diverged(*counts)
+            return self._for_looks(more_diverged(*counts))
         one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
         lost, others_lost = (sum(cell["diverged"] for cell in side) for side in (plus, minus))
         raised = [[sample._replace(mean=sample.mean + by) for sample in other[0]], *other[1:]]
-        gap = difference(one, raised)
+        gap = self._tested(one, raised)
         gap = gap._replace(estimate=gap.estimate + by, low=gap.low + by, high=gap.high + by)
         return _not_better(gap, above=lost > others_lost, below=others_lost > lost)
 
@@ -130,11 +131,19 @@ class Selection(Displayed):
                 p_below=min(1.0, len(tested) * min(one.p_below for one in tested)),
             ) if tested else by_count[0]  # fmt: skip
         own = [self._signed(self.samples_of(cell))]
-        gap = difference(own, [self._union(alive)])
+        gap = self._tested(own, [self._union(alive)])
         no_worse = [other for other in alive if other["diverged"] <= cell["diverged"]]
-        below = difference(own, [self._union(no_worse)]).p_below if no_worse else 1.0
+        below = self._tested(own, [self._union(no_worse)]).p_below if no_worse else 1.0
         is_behind = any(other["diverged"] < cell["diverged"] for other in alive)
         above = max([1.0 if is_behind else gap.p_above, *(one.p_above for one in tested)])
+        return gap if math.isnan(gap.p_above) else gap._replace(p_above=above, p_below=below)
+
+    def _tested(self, plus: Sequence[Candidates], minus: Sequence[Candidates]) -> Difference:
+        return self._for_looks(difference(plus, minus, LEVEL / self.pulled.protocol.looks))
+
+    def _for_looks(self, gap: Difference) -> Difference:
+        """If seeds were added look by look, results may have ended them at each look: a p value counts for all."""
+        above, below = (min(1.0, self.pulled.protocol.looks * p) for p in (gap.p_above, gap.p_below))
         return gap if math.isnan(gap.p_above) else gap._replace(p_above=above, p_below=below)
 
     def _union(self, cells: Sequence[Mapping[Any, Any]]) -> Candidates:
@@ -153,12 +162,14 @@ class Selection(Displayed):
         return [Sample.of(values) for values in finished.values()]
 
     def finished_runs(self, cell: Mapping[Any, Any]) -> Sequence[Mapping[Any, Any]]:
-        """The finished runs of all candidates of a cell."""
+        """The finished runs of all candidates of a cell; with a protocol those that report."""
         return self._finished_runs.get(self.cell_key(cell), ())
 
     @cached_property
     def _finished_runs(self) -> dict[tuple[str, ...], list[Mapping[Any, Any]]]:
         runs = self.pulled.runs
+        if self.pulled.protocol.roles:
+            runs = runs[runs["is_added"]]
         by_cell: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
         for run in runs[runs["outcome"] == "finished"].to_dict("records"):
             by_cell.setdefault(self.cell_key(run), []).append(run)
@@ -172,7 +183,7 @@ class Selection(Displayed):
         samples = self.samples_of(cell)
         if not samples or samples[0].n < 2:
             return math.nan, math.nan
-        low, high = mean_interval(samples[0], len(samples))
+        low, high = mean_interval(samples[0], len(samples), LEVEL / self.pulled.protocol.looks)
         return (max(low, 0.0), min(high, 1.0)) if is_accuracy(self.metric) else (low, high)
 
     @property
