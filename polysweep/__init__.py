@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.tables.mean_std import long_table as long_table
     from polysweep.analysis.tables.mean_std import mean_std_table as mean_std_table
     from polysweep.analysis.tables.mean_std import row_verdicts as row_verdicts
+    from polysweep.analysis.tables.replication import decisions as decisions
     from polysweep.analysis.tables.selection import Selection as Selection
     from polysweep.analysis.tables.statistics import compare_means as compare_means
     from polysweep.analysis.tables.statistics import mean_interval as mean_interval
@@ -104,6 +105,7 @@ _MODULES: Final = {
     "analysis.tables.layout": ("Layout", "subtables"),
     "analysis.tables.leaderboard": ("Leaderboard", "leaderboard"),
     "analysis.tables.mean_std": ("long_table", "mean_std_table", "row_verdicts"),
+    "analysis.tables.replication": ("decisions",),
     "analysis.tables.selection": ("Selection",),
     "analysis.tables.statistics": ("Sample", "compare_means", "mean_interval"),
     "analysis.tables.subset": ("only",),

@@ -23,7 +23,7 @@ from polysweep.trainer.text import printable
 
 app = typer.Typer(
     name="polysweep",
-    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, stop, logs, sync, "
+    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, replicate, stop, logs, sync, "
     "pull, table, plot, compare, report, dashboard.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

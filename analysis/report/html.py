@@ -39,6 +39,7 @@ from polysweep.analysis.tables.mean_std import (
     long_table,
     row_verdicts,
 )
+from polysweep.analysis.tables.replication import decision_rows, replication_text
 from polysweep.analysis.tables.selection import Selection, format_value, number
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.wording import settings_in_words
@@ -93,6 +94,7 @@ def render_report(
         caption=caption(selection),
         summary=summary,
         claims=_claims(selection.pulled),
+        decided=_decided(selection.pulled),
         notes=[*summary.notes, *([without] if without else [])],
         verdicts=[] if is_search else _verdicts(selection, layout),
         tables=tables,
@@ -117,6 +119,12 @@ def _claims(pulled: RunSet) -> dict[str, Any] | None:
         return None
     details = [(str(one.claim), comparison_rows(one)) for one in of_claims if len(one.comparisons)]
     return {"about": claims_text(pulled), "rows": answer_rows(of_claims), "details": details}
+
+
+def _decided(pulled: RunSet) -> dict[str, Any] | None:
+    """What a replication has decided; None without one."""
+    about = replication_text(pulled)
+    return {"about": about, "rows": decision_rows(pulled)} if about else None
 
 
 def _verdicts(selection: Selection, layout: Layout) -> list[dict[str, Any]]:

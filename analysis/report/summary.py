@@ -69,6 +69,7 @@ def _notes(selection: Selection) -> tuple[str, ...]:
 
 
 CLAIMS_TITLE: Final = "Claims made before the runs"
+DECIDED_TITLE: Final = "Decided by replication"
 EXPLORATORY: Final = "All other comparisons here were not claimed before the runs: they are exploratory."
 
 

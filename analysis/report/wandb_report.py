@@ -15,6 +15,7 @@ from polysweep.analysis.published.comparison import Compared
 from polysweep.analysis.published.formats import render_compared
 from polysweep.analysis.report.summary import (
     CLAIMS_TITLE,
+    DECIDED_TITLE,
     MOST_POINTS,
     MOST_TABLES,
     Summary,
@@ -35,7 +36,7 @@ from polysweep.analysis.report.wandb_panels import (
     tag_of,
 )
 from polysweep.analysis.tables.answers import answers
-from polysweep.analysis.tables.formats import tables_of
+from polysweep.analysis.tables.formats import decision_table, tables_of
 from polysweep.analysis.tables.layout import Layout
 from polysweep.analysis.tables.leaderboard_table import search_table
 from polysweep.analysis.tables.selection import Selection
@@ -107,7 +108,7 @@ def markdown_parts(selection: Selection, compared: Compared | None = None, witho
 
     `without` is why there is no comparison.
     """
-    parts = _claims(selection.pulled)
+    parts = {**_claims(selection.pulled), **_decided(selection)}
     parts["Summary"] = [Summary.of(selection).text(selection, without)]
     if compared is not None:
         parts["Published numbers beside ours"] = [render_compared(compared, "markdown")]
@@ -129,6 +130,12 @@ def _claims(pulled: RunSet) -> dict[str, list[str]]:
         if rows
     ]
     return {CLAIMS_TITLE: [claims_text(pulled), markdown(Table(header, rows)), *details]}
+
+
+def _decided(selection: Selection) -> dict[str, list[str]]:
+    """What a replication has decided."""
+    tables = [markdown_page(table) for table in decision_table(selection)]
+    return {DECIDED_TITLE: tables} if tables else {}
 
 
 class Live:

@@ -10,6 +10,7 @@ import pandas as pd
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.leaderboard_table import MOST, points_table, search_table
 from polysweep.analysis.tables.mean_std import caption, cell_entry, long_table, mean_std_table, row_verdicts
+from polysweep.analysis.tables.replication import decision_rows, replication_text
 from polysweep.analysis.tables.selection import CAPPED, Selection, format_value
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.writers import Entry, Table, html, latex, markdown
@@ -50,7 +51,18 @@ def render(
     if is_ranked:
         return WRITERS[format_](search_table(selection, None if all_points else MOST, intervals=intervals))
     layout = layout or Layout.of(selection)
-    return "\n\n".join(WRITERS[format_](table) for table in tables_of(selection, layout, intervals=intervals))
+    tables = [*tables_of(selection, layout, intervals=intervals), *decision_table(selection)]
+    return "\n\n".join(WRITERS[format_](table) for table in tables)
+
+
+def decision_table(selection: Selection) -> list[Table]:
+    """What a replication has decided, as a table; none without one."""
+    about = replication_text(selection.pulled)
+    if not about:
+        return []
+    header, *rows = decision_rows(selection.pulled)
+    name = f"{selection.pulled.protocol.name}: decided by replication"
+    return [Table(header, [list(row) for row in rows], name=name, caption=about)]
 
 
 def tables_of(selection: Selection, layout: Layout, *, intervals: bool = False, verdicts: bool = True) -> list[Table]:

@@ -1,4 +1,4 @@
-"""The commands around a sweep: train, plan, import, launch, submit, status, stop, logs, sync."""
+"""The commands around a sweep: train, plan, import, launch, submit, status, replicate, stop, logs, sync."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from rich.console import Console
 
 from polysweep.sweeps.commands.options import (
     DEFAULT_STORE,
+    CompareOption,
     CountOption,
     DataOption,
     InsecureOption,
     JsonOption,
+    LooksOption,
+    MarginOption,
     NameArgument,
+    ReportOnOption,
     SpecArgument,
     StoreOption,
     WandbOption,
     WandbSweepOption,
+    compared_field,
     open_store,
+    whole_numbers,
 )
 from polysweep.sweeps.console import say, warn
-from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
     from polysweep.sweeps.store.store import Store
@@ -217,6 +222,32 @@ def status(
 
 
 @app.command()
+def replicate(
+    name: NameArgument,
+    compare: CompareOption = None,
+    looks: LooksOption = None,
+    margin: MarginOption = None,
+    level: Annotated[float | None, typer.Option("--level", help="Of any false decision. [default: 0.05]")] = None,
+    max_trials: Annotated[int | None, typer.Option("--max-trials", help="Of the whole sweep.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="[default: the sweep's metric]")] = None,
+    report_on: ReportOnOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    wandb: WandbOption = None,
+    data_dir: DataOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the next look would start and cost.")] = False,
+) -> None:
+    """Add seeds to a launched sweep, look after look, until each comparison is decided or the last look is made."""
+    from polysweep.sweeps.commands.replicate import replicate as replicate_sweep
+    from polysweep.sweeps.job import LaunchOptions
+    from polysweep.trainer.wandb_runs import resolve_mode
+
+    asked = {"compare": compared_field(compare), "looks": whole_numbers("--looks", looks), "margin": margin}
+    asked |= {"level": level, "max_trials": max_trials, "metric": metric}
+    options, seeds = LaunchOptions(resolve_mode(wandb), data_dir, extend=True), whole_numbers("--report-on", report_on)
+    raise typer.Exit(replicate_sweep(name, _writable(store), options, asked, seeds, is_dry=dry_run))
+
+
+@app.command()
 def stop(name: NameArgument, store: StoreOption = DEFAULT_STORE) -> None:
     """Stop every launch of a sweep cleanly: finished epochs are stored, and the next launch resumes from there."""
     from polysweep.sweeps.store.launches import stop as stop_launches
@@ -233,17 +264,11 @@ def logs(
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Print what is known of one trial: when and on which machines it ran, its epochs, notes, errors."""
-    from polysweep.sweeps.commands.printing import trial_log
+    from polysweep.sweeps.commands.printing import matching_trial, trial_log
 
     place = open_store(store)
-    sweep = place.launched(name)
-    listed = [one.trial_id for one in (*sweep.trials, *sweep.gone)]
-    matching = [trial_id for trial_id in listed if trial_id.startswith(trial)]
-    if len(matching) != 1:
-        what = f"is ambiguous ({len(matching)} matches)" if matching else f"matches no trial of {name}"
-        some = ", ".join((matching or listed)[:5])
-        raise UserError(f"trial id prefix {trial!r} {what}; expected one of {some}, ...")
-    for line in trial_log(place, matching[0]):
+    trial_id = matching_trial(place.launched(name), trial)
+    for line in trial_log(place, trial_id):
         say(line)
 
 

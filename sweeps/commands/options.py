@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,10 +54,40 @@ CountOption = Annotated[
     int | None,
     typer.Option("--count", min=1, help="Trials in all of a random or bayes sweep whose spec has no run_cap."),
 ]
+CompareOption = Annotated[
+    str | None,
+    typer.Option("--compare", help="FIELD whose values are compared, or FIELD=VALUE,VALUE for some of them."),
+]
+LooksOption = Annotated[str | None, typer.Option("--looks", help="Seeds per cell at each look. [default: 3,5,10,20]")]
+MarginOption = Annotated[
+    str | None, typer.Option("--margin", help="Cells that differ by less are equivalent, such as '0.2 points'.")
+]
+ReportOnOption = Annotated[
+    str | None,
+    typer.Option("--report-on", help="Seeds that report, of a sweep whose own seeds have chosen a tuned parameter."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="Accept a cluster that does not demand a token.")]
+
+
+def whole_numbers(option: str, text: str | None) -> list[int] | None:
+    """The numbers of `3,5,10`. Raises `UserError` for anything else."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise UserError(f"{option}: {brief(text)}; expected whole numbers with commas, such as 3,5,10")
+    return [int(part) for part in parts]
+
+
+def compared_field(text: str | None) -> Any:
+    """`scheduler`, or `{scheduler: [constant, polyak]}` of `scheduler=constant,polyak`."""
+    from polysweep.sweeps.spec.yaml_lines import read_yaml
+
+    name, equals, values = (text or "").partition("=")
+    return {name: read_yaml(f"[{values}]", "--compare")[0]} if equals else text
 
 
 def open_store(root: str) -> Store:

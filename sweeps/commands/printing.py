@@ -13,12 +13,14 @@ from polysweep.sweeps.console import print_cells, say
 from polysweep.sweeps.planning.estimate import Estimate
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import shown_number
 from polysweep.trainer.text import last_line, one_line
 
 if TYPE_CHECKING:
     from polysweep.sweeps.planning.plan import Plan
     from polysweep.sweeps.planning.spec_changes import Extension
+    from polysweep.sweeps.spec.sweep import Sweep
 
 MOST_CELLS: Final = 60
 """Rows of a table of cells; the rest is counted."""
@@ -169,6 +171,17 @@ def show_failures(states: Mapping[str, TrialState], store: Store) -> None:
         elif state.state == State.FAILED:
             record: dict[str, Any] = store.record(trial_id) or {}
             say(f"failed: {trial_id}: {one_line(last_line(record.get('error') or ''))}", sys.stderr)
+
+
+def matching_trial(sweep: Sweep, prefix: str) -> str:
+    """The one trial of a sweep with this prefix of its id. Raises `UserError` if there is none, or several."""
+    listed = [one.trial_id for one in (*sweep.trials, *sweep.gone)]
+    matching = [trial_id for trial_id in listed if trial_id.startswith(prefix)]
+    if len(matching) != 1:
+        what = f"is ambiguous ({len(matching)} matches)" if matching else f"matches no trial of {sweep.name}"
+        some = ", ".join((matching or listed)[:5])
+        raise UserError(f"trial id prefix {prefix!r} {what}; expected one of {some}, ...")
+    return matching[0]
 
 
 def trial_log(store: Store, trial_id: str) -> Iterator[str]:

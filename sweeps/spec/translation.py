@@ -18,7 +18,7 @@ from polysweep.trainer.config import COMPONENT_FIELDS, OPTION_FIELDS
 from polysweep.trainer.text import one_line
 
 _ABOVE: Final = ("name", "description", "project", "entity", "method", "metric", "run_cap", "early_terminate")
-_BELOW: Final = ("tuned", "seeds", "search_seed", "launch", "claims")
+_BELOW: Final = ("tuned", "seeds", "search_seed", "launch", "protocol", "replicate", "claims")
 
 
 @dataclass
@@ -187,7 +187,7 @@ def _top_level(key: str, data: Mapping[str, Any], diagnosis: Diagnosis) -> Itera
         remarks += ["goal: minimize is W&B's default"] if value.get("goal") is None else []
         yield f"metric: {flow(kept)}" + (f"  # {'; '.join(remarks)}" if remarks else "")
         yield from (f"# {one}" for one in metric_remarks(diagnosis))
-    elif key in ("tuned", "claims"):
+    elif key in ("tuned", "replicate", "claims"):
         yield f"{key}: {flow(diagnosis.read.values.get(key, value))}"
     else:
         yield f"{key}: {flow(value)}"
