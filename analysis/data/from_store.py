@@ -13,17 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from polysweep.analysis.data.best_epochs import scores
 from polysweep.analysis.data.cache import EMPTY, Cache, Cached
-from polysweep.analysis.data.frames import (
-    RunSet,
-    SelectionRule,
-    empty_history,
-    frame,
-    joined,
-    runs_of,
-    scores,
-    to_arrow,
-)
+from polysweep.analysis.data.frames import RunSet, SelectionRule, empty_history, frame, joined, runs_of, to_arrow
 from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from polysweep.analysis.data.address import Address, flattened
+from polysweep.analysis.data.best_epochs import last_known, scores
 from polysweep.analysis.data.cache import Cached, shard_columns
 from polysweep.analysis.data.foreign_fields import (
     cell_fields,
@@ -25,16 +26,7 @@ from polysweep.analysis.data.foreign_fields import (
     outcome_of,
     require_mapping,
 )
-from polysweep.analysis.data.frames import (
-    SPECIAL,
-    RunSet,
-    SelectionRule,
-    empty_history,
-    frame,
-    last_known,
-    scores,
-    to_arrow,
-)
+from polysweep.analysis.data.frames import SPECIAL, RunSet, SelectionRule, empty_history, frame, to_arrow
 from polysweep.analysis.data.from_store import protocol_of, with_columns_of, with_current_columns
 from polysweep.sweeps.spec.sweep import Sweep
 from polysweep.sweeps.store.sweep_index import from_json

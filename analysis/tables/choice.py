@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from polysweep.analysis.data.frames import EPOCHS, RunSet, SelectionRule, direction, require_metric, scores, to_python
+from polysweep.analysis.data.best_epochs import scores
+from polysweep.analysis.data.frames import EPOCHS, RunSet, SelectionRule, direction, require_metric, to_python
 from polysweep.analysis.tables.candidates import (
     OF_CHOICE,
     OF_RUNS,

@@ -42,7 +42,7 @@ def decided(spec: SweepSpec, store: Store, states: Mapping[str, TrialState], *, 
             store.search.keep_decision(spec.name, decision)
         return store.search.as_decided(spec)
     before = spec.decisions
-    looks = [*before.looks, *([look] if look else [])]
+    looks = (*before.looks, *([look] if look else []))
     return spec.with_decisions(Decisions({**before.choices, **{one.cell: one for one in choices}}, looks))
 
 

@@ -57,4 +57,5 @@ def gap_text(one: Compared, metric: str) -> str:
 
 def amount_text(value: float, metric: str) -> str:
     """A difference: of an accuracy in points, else as it is."""
-    return f"{100 * value:.2f}" if is_accuracy(metric) else shown_number(value)
+    text = f"{100 * value:.2f}" if is_accuracy(metric) else shown_number(value)
+    return "0.00" if text == "-0.00" else text

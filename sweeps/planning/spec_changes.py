@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from polysweep.sweeps.spec.added_trials import rounds
 from polysweep.sweeps.spec.comparisons import pairs_of
 from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.spec import SweepSpec
@@ -95,6 +96,11 @@ def check_looks(spec: SweepSpec, store: Store) -> None:
     ]
     if first.comparisons != count:
         changes.append(f"comparisons: {first.comparisons} -> {count}")
+    if not changes and len(rounds(spec, spec.tuning_trials, spec.decisions)) < len(looks) + bool(spec.protocol):
+        assert spec.replicate is not None
+        raise UserError(
+            f"replicate.max_trials: {spec.replicate.max_trials}, but {len(looks)} looks have been made that took more"
+        )
     keys = {cell for one in looks[-1].compared for cell in one.cells}
     if not changes and not keys <= by_key(spec.tuning_trials).keys():
         changes.append("the candidates of cells that are compared")

@@ -13,8 +13,13 @@ from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.protocol import more_seeds
 from polysweep.sweeps.spec.sweep import SweepTrial
 
+Cache = dict[tuple[str, int], SweepTrial]
+"""By the chosen candidate's first trial and a seed the trial: a config takes its time to be checked."""
 
-def added_trials(spec: SpecFields, tuning: Sequence[SweepTrial], decisions: Decisions) -> list[SweepTrial]:
+
+def added_trials(
+    spec: SpecFields, tuning: Sequence[SweepTrial], decisions: Decisions, cache: Cache
+) -> list[SweepTrial]:
     """The trials that are not tuning trials, in the order in which they are decided: look by look, cell by cell."""
     by_cell = by_key(tuning)
     begun = dict.fromkeys(by_cell, 0 if spec.protocol else len(spec.seeds))  # seeds of each cell that there are
@@ -23,7 +28,11 @@ def added_trials(spec: SpecFields, tuning: Sequence[SweepTrial], decisions: Deci
         for cell, size in sizes.items():
             chosen = chosen_trial(spec, by_cell[cell], decisions, cell)
             if chosen is not None:
-                trials += [_with_seed(spec, chosen, seed) for seed in all_seeds(spec, size)[begun[cell] :]]
+                for seed in all_seeds(spec, size)[begun[cell] :]:
+                    key = (chosen.trial_id, seed)
+                    if key not in cache:
+                        cache[key] = _with_seed(spec, chosen, seed)
+                    trials.append(cache[key])
                 begun[cell] = max(begun[cell], size)
     return trials
 

@@ -81,6 +81,11 @@ _UNIONS: Final[Mapping[KeyPath, str]] = {
 }
 
 
+def is_first_of_union(problem: ErrorDetails) -> bool:
+    """Whether a problem is of a value as a whole: of what is within a branch, another branch is refused as a whole."""
+    return problem["loc"][:2] not in _UNIONS or len(problem["loc"]) <= 3  # key, key, branch
+
+
 def validation_problem(problem: ErrorDetails, where: Source) -> SpecError:
     """What pydantic refuses in a spec, in one line."""
     path: KeyPath = problem["loc"]

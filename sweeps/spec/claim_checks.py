@@ -97,7 +97,7 @@ def _check_cells(claim: Claim, cells: Sequence[Mapping[str, Any]], refuse: Refus
     """Whether the sweep has cells of both sides, and for every value of `over`."""
     for side in SIDES:
         for name, value in getattr(claim, side).items():
-            if problem := _missing(name, value, cells):
+            if problem := missing_value(name, value, cells):
                 raise refuse((side, name), f"no cell has {problem}")
     pairs = claim.model_copy(update={"over": {}}).pairs(cells)
     compared = [cells[place] for pair in pairs for place in pair]
@@ -105,13 +105,13 @@ def _check_cells(claim: Claim, cells: Sequence[Mapping[str, Any]], refuse: Refus
         raise refuse((), f"no two cells of this sweep are compared by it: {brief(str(claim))}")
     for name, values in claim.over.items():
         for value in values:
-            if problem := _missing(name, value, compared):
+            if problem := missing_value(name, value, compared):
                 raise refuse(("over", name), f"no cell that is compared has {problem}")
     if not list(claim.pairs(cells)):
         raise refuse(("over",), f"no two cells of this sweep are compared by it: {brief(str(claim))}")
 
 
-def _missing(name: str, value: Any, cells: Iterable[Mapping[str, Any]]) -> str:
+def missing_value(name: str, value: Any, cells: Iterable[Mapping[str, Any]]) -> str:
     """`name=value`, with the values that there are, if no cell has it; else empty."""
     present = list(dict.fromkeys(cell[name] for cell in cells if name in cell))
     if any(is_same(one, value) for one in present):

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from polysweep.sweeps.spec.checks import validation_problem
+from polysweep.sweeps.spec.checks import is_first_of_union, validation_problem
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parameter import Parameter
 from polysweep.sweeps.spec.parsing import (
@@ -54,7 +54,7 @@ class FieldsRead:
                 return spec.model_validate(values)
             except ValidationError as error:
                 keys = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
-                for one in error.errors():
+                for one in filter(is_first_of_union, error.errors()):
                     self.problems.take(validation_problem(one, self.problems.where))
                 if not keys & values.keys():
                     return None
@@ -194,7 +194,7 @@ def _read_protocol(read: FieldsRead, data: Mapping[str, Any]) -> None:
     tune_on = protocol.get("tune_on") if isinstance(protocol, dict) else None
     if not are_seeds(tune_on):
         return  # what is wrong with it is said when the protocol is validated
-    places: list[KeyPath] = [("seeds",)] if "seeds" in data else []
+    places: list[KeyPath] = [("seeds",)] if data.get("seeds") is not None else []
     for path in [*places, *((*one.part, one.foreign) for one in read.reading.written if one.name == "seed")]:
         read.problems.add(path, f"{path[-1]!r} beside 'protocol', whose tune_on are the candidates' seeds: give one")
     read.values["seeds"] = tune_on

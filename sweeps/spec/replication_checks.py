@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from polysweep.sweeps.spec.added_trials import rounds, total_trials
+from polysweep.sweeps.spec.claim_checks import missing_value
 from polysweep.sweeps.spec.comparisons import pairs_of
 from polysweep.sweeps.spec.decisions import Decisions, by_key
 from polysweep.sweeps.spec.fields import SpecFields
@@ -93,11 +94,13 @@ def _check_compared(replication: Replication, trials: Sequence[SweepTrial], wher
     if replication.field not in fields:
         choices = expected(replication.field, fields) if fields else "there is one cell only"
         raise where.error(at, f"replicate.compare: {brief(replication.field)} does not tell cells apart; {choices}")
-    present = list(dict.fromkeys(t.values[replication.field] for t in trials if replication.field in t.values))
-    for value in replication.values([]) if isinstance(replication.compare, Mapping) else []:
-        if not any(is_same(value, one) for one in present):
-            choices = expected(value if isinstance(value, str) else "", list(map(str, present)))
-            raise where.error(at, f"replicate.compare: no cell has {replication.field}={brief(value)}; {choices}")
+    cells = [trial.cell for trial in trials]
+    values = replication.values([]) if isinstance(replication.compare, Mapping) else []
+    for place, value in enumerate(values):
+        if any(is_same(value, other) for other in values[:place]):
+            raise where.error(at, f"replicate.compare: {replication.field}={brief(value)} is listed twice")
+        if problem := missing_value(replication.field, value, cells):
+            raise where.error(at, f"replicate.compare: no cell has {problem}")
     if not pairs_of(replication, trials):
         raise where.error(at, f"replicate.compare: no two cells differ in {replication.field!r} alone")
 

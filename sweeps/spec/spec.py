@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, PrivateAttr
 
-from polysweep.sweeps.spec.added_trials import added_trials
+from polysweep.sweeps.spec.added_trials import Cache, added_trials
 from polysweep.sweeps.spec.checks import check_fields, check_metric, check_metric_is_given
 from polysweep.sweeps.spec.claim_checks import check_claims, require_known_cells
 from polysweep.sweeps.spec.decisions import Decisions
@@ -41,6 +41,7 @@ class SweepSpec(SpecFields):
     _title: str = PrivateAttr(default="")
     _suggestions: tuple[Suggestion, ...] = PrivateAttr(default=())
     _decisions: Decisions = PrivateAttr(default=Decisions())
+    _added: Cache = PrivateAttr(default_factory=dict)  # also of its copies
     _has_distinct_draws: bool = PrivateAttr(default=False)
 
     @classmethod
@@ -121,7 +122,7 @@ class SweepSpec(SpecFields):
 
     def with_decisions(self, decisions: Decisions) -> SweepSpec:
         """The same sweep with the trials that these decisions add."""
-        spec = self._unexpanded()
+        spec = self._unexpanded("trials", "kinds")
         spec._decisions = decisions
         return spec
 
@@ -131,9 +132,10 @@ class SweepSpec(SpecFields):
         spec._has_distinct_draws = True
         return spec
 
-    def _unexpanded(self) -> SweepSpec:
+    def _unexpanded(self, *names: str) -> SweepSpec:
+        """A copy without these cached properties, by default without all that follow from its points."""
         spec = self.model_copy()
-        for name in ("expansion", "trials", "kinds"):
+        for name in names or ("expansion", "trials", "kinds"):
             spec.__dict__.pop(name, None)
         return spec
 
@@ -152,7 +154,7 @@ class SweepSpec(SpecFields):
         """Its trials, each once."""
         if not self.decides:
             return self.expansion.trials
-        added = added_trials(self, self.expansion.trials, self._decisions)
+        added = added_trials(self, self.expansion.trials, self._decisions, self._added)
         return with_cells([*self.expansion.trials, *added], self.written, self.tuned)
 
     @property

@@ -35,7 +35,7 @@ class DecisionFiles:
             if look.number != number:
                 folder = self.files.path(f"sweeps/{name}/looks")
                 raise StoreError(f"{folder}: damaged: look {number} is missing; restore {number:02d}.json")
-        return Decisions({choice.cell: choice for choice in choices}, looks)
+        return Decisions({choice.cell: choice for choice in choices}, tuple(looks))
 
     def _contents(self, name: str, folder: str, pattern: re.Pattern[str]) -> list[tuple[str, Any]]:
         files = [one for one in self.files.names(f"sweeps/{name}/{folder}") if pattern.fullmatch(one)]

@@ -98,7 +98,7 @@ def test_a_wrong_argument_is_named(run_here: Run, tmp_path: Path, arguments: lis
 def test_plan_and_status_print_one_json_object(run_here: Run, tmp_path: Path) -> None:
     (tmp_path / "file.yaml").write_text(GOOD)
     planned = json.loads(run_here("plan", "file.yaml", "--store", "store", "--json").stdout)
-    assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks", "extension", "estimate"}
+    assert set(planned) == {"sweep", "counts", "cells", "trials", "stacks", "extension", "estimate", "decisions"}
     assert len(planned["trials"]) == planned["counts"]["new"] == 18
     assert set(planned["trials"][0]) == {"trial_id", "cell", "config", "state"}
     assert sum(map(len, planned["stacks"])) == 18

@@ -34,12 +34,12 @@ def test_anything_else_is_none(text: object) -> None:
 
 
 def test_points_are_of_accuracies_and_accuracies_need_them() -> None:
-    assert unit_problem(claim(by=0.2)) == (
+    assert unit_problem(read_amount(0.2), "test/top1") == (
         "0.2 of an accuracy needs a unit: '0.2 points' are percentage points, '20 points' the fraction 0.2"
     )
-    assert "'0.1 points': test/loss is no accuracy" in unit_problem(claim(by="0.1 points", metric="test/loss"))
+    assert "'0.1 points': test/loss is no accuracy" in unit_problem(read_amount("0.1 points"), "test/loss")
     for by, metric in ((0, "test/top1"), ("0.2 points", "val/top5"), (0.2, "test/loss")):
-        assert unit_problem(claim(by=by, metric=metric)) == ""
+        assert unit_problem(read_amount(by), metric) == ""
 
 
 def test_it_compares_the_cells_that_agree_in_all_that_both_have() -> None:

@@ -89,7 +89,7 @@ def newer_record(store: Store, spec: SweepSpec) -> None:
 
 
 def newer_sweep(store: Store, _: SweepSpec) -> None:
-    store.files.write("sweeps/tiny/sweep-0001.json", b'{"format": 2, "trials": []}')
+    store.files.write("sweeps/tiny/sweep-0001.json", b'{"format": 3, "trials": []}')
 
 
 @pytest.mark.parametrize("newer", [newer_record, newer_sweep])

@@ -26,10 +26,10 @@ def test_a_proposal_is_kept_as_it_is_unless_another_launch_was_faster(tmp_path: 
 
 def test_proposals_of_variants_that_the_spec_does_not_have_are_damage(tmp_path: Path) -> None:
     search = Store(str(tmp_path)).search
-    assert search.with_proposals(parse(GOOD)).suggestions == (), "a grid has none"
+    assert search.as_decided(parse(GOOD)).suggestions == (), "a grid has none"
     search.add_suggestion("file", Suggestion(Point(2, {"rho": 0.25}), {"rho": 0.25}), 0)
     with pytest.raises(StoreError) as caught:
-        search.with_proposals(parse(BAYES))
+        search.as_decided(parse(BAYES))
     assert (
         str(caught.value) == f"{tmp_path}/sweeps/file/points: damaged: a point of a variant that the spec does not have"
     )

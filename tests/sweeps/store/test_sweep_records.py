@@ -163,8 +163,8 @@ def test_what_is_no_list_of_trials_is_named(tmp_path: Path) -> None:
         store.files.write("sweeps/tiny/sweep.json", content)
         with pytest.raises(StoreError, match=r"sweep\.json: damaged"):
             store.launched("tiny")
-    store.files.write("sweeps/tiny/sweep.json", json.dumps({"format": 2, "sweep": {}, "members": []}).encode())
-    with pytest.raises(NewerFormatError, match="has format 2"):
+    store.files.write("sweeps/tiny/sweep.json", json.dumps({"format": 3, "sweep": {}, "members": []}).encode())
+    with pytest.raises(NewerFormatError, match="has format 3"):
         store.launched("tiny")
     with pytest.raises(NewerFormatError):
         store.sweeps_of({"a"})
