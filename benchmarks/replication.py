@@ -11,13 +11,14 @@ The third says by how much the mean of a chosen candidate is too good on the see
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from scipy import stats
 
-from polysweep.sweeps.planning.sequential import bounds
+from polysweep.sweeps.planning.sequential import FEWER, bounds
 from tests.support.replicated_worlds import LOOKS, REPLICATE, error_rates, rates, world_spec
 
 STD: Final = 0.01  # over seeds, of a made-up accuracy
@@ -36,7 +37,7 @@ def main() -> None:
 def two_cells(worlds: int) -> str:
     """Rules for two cells at the level 0.05, by the ratio of their stds and the true difference."""
     ours = bounds(0.05, LOOKS)
-    header = "| rule | errs, stds 1:1 | 1:2 | 1:5 | 1:10 | shows D = 1 std | D = 2 std | mean n at D = 2 |"
+    header = "| rule | errs, stds 1:1 | 1:2 | 1:5 | 1:30 | shows D = 1 std | D = 2 std | mean n at D = 2 |"
     rows = [header, "|---" * 8 + "|"]
     rules = {
         f"looks at {', '.join(map(str, LOOKS))}, polysweep's bounds": (LOOKS, ours),
@@ -46,19 +47,20 @@ def two_cells(worlds: int) -> str:
         "fixed n = 20": ((20,), [0.05]),
     }
     for name, (looks, levels) in rules.items():
-        errors = [error_rates(levels, looks, ratio, worlds) for ratio in (1.0, 2.0, 5.0, 10.0)]
-        power = [error_rates(levels, looks, 1.0, worlds // 4, gap) for gap in (1.0, 2.0)]
-        seeds = mean_seeds(levels, looks, worlds // 4, 2.0)
+        fewer = FEWER if levels is ours else 0  # the others are Welch's test
+        errors = [error_rates(levels, looks, ratio, worlds, fewer=fewer) for ratio in (1.0, 2.0, 5.0, 30.0)]
+        power = [error_rates(levels, looks, 1.0, worlds // 4, gap, fewer) for gap in (1.0, 2.0)]
+        seeds = mean_seeds(levels, looks, worlds // 4, 2.0, fewer)
         texts = [f"{value:.1%}" for value in (*errors, *power)]
         rows.append(f"| {name} | {' | '.join(texts)} | {seeds:.1f} |")
     return "\n".join(rows)
 
 
-def mean_seeds(levels: Any, looks: Any, worlds: int, gap: float) -> float:
+def mean_seeds(levels: Any, looks: Any, worlds: int, gap: float, fewer: float) -> float:
     """Seeds per cell until a rule ends: the chance of each look times the seeds that it adds."""
     seeds = float(looks[0])
-    for place, (before, after) in enumerate(zip(looks, looks[1:], strict=False), start=1):
-        seeds += (after - before) * (1 - error_rates(levels[:place], looks[:place], 1.0, worlds, gap))
+    for place, (before, after) in enumerate(itertools.pairwise(looks), start=1):
+        seeds += (after - before) * (1 - error_rates(levels[:place], looks[:place], 1.0, worlds, gap, fewer))
     return seeds
 
 
@@ -85,7 +87,7 @@ def product(worlds: int) -> str:
 
         found = rates(spec, truth, worlds)
         false = found.any_better_or_worse if not gap else 0.0
-        fixed = error_rates([0.05 / 4], [20], 1.0, 40_000, gap) if ratio == 1.0 else float("nan")
+        fixed = error_rates([0.05 / 4], [20], 1.0, 40_000, gap, 0) if ratio == 1.0 else float("nan")
         texts = [f"{value:.1%}" for value in (found.better, found.worse, found.equivalent, found.open)]
         shown = "-" if np.isnan(fixed) else f"{fixed:.1%}"
         rows.append(

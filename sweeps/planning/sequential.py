@@ -5,58 +5,32 @@ docs/analysis.md has the rule in formulas, and `benchmarks/replication.py` its e
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from polysweep.sweeps.planning.welch import Sample
 
-POWER: Final = 2.0
+POWER: Final = 2
 """Of the share of seeds in the part of the level that is spent up to a look: late looks, with more seeds, get most."""
-FEWER: Final = 2.0
+FEWER: Final = 2
 """Degrees of freedom less than Satterthwaite's, which at n = 3 and unequal stds are too many."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 
 def bounds(level: float, looks: Sequence[int]) -> list[float]:
     r"""The two-sided level of the test at each look, so that all looks together err with at most `level`.
 
-    Up to n_j of n_J seeds level (n_j / n_J)^2 is spent (Lan and DeMets, Biometrika 1983). With independent seeds the
-    statistics z_j are those of a Brownian motion at n_j: the chance of leaving its bounds for the first time at look j
-    is integrated look by look (Armitage, McPherson and Rowe, JRSS A 1969), and solved for the bound.
+    b_j = level (n_j^2 - n_{j-1}^2) / n_J^2,   n_0 = 0
+
+    Up to n_j of n_J seeds level (n_j / n_J)^2 is spent (Lan and DeMets, Biometrika 1983). The sum of the b_j is the
+    level, so that it holds however the looks depend on each other; bounds from the joint normal distribution would show
+    a difference of one std in 85 % instead of 84 % of cases (n = 3, 5, 10, 20), and err in 5.2 % if stds are unequal.
     """
-    seeds = np.array(looks, dtype=float)
-    spent = np.diff(level * (seeds / seeds[-1]) ** POWER, prepend=0.0)
-    paths = _Paths(np.zeros(1), np.ones(1))
-    levels = []
-    for n, step, share in zip(seeds, np.sqrt(np.diff(seeds, prepend=0.0)), spent, strict=True):
-        end = float(optimize.brentq(_excess, 0.0, 40.0 * math.sqrt(n), (paths, step, share)))
-        levels.append(2 * float(special.ndtr(-end / math.sqrt(n))))
-        paths = _within(end, paths, step)
-    return levels
-
-
-class _Paths(NamedTuple):
-    """The paths within all bounds so far: where they are, and the probability of each place."""
-
-    places: np.ndarray
-    masses: np.ndarray
-
-
-def _excess(end: float, paths: _Paths, step: float, share: float) -> float:
-    """The chance that a path is outside of -end to end after a step with this std, less `share`."""
-    outside = special.ndtr((-end - paths.places) / step) + special.ndtr((paths.places - end) / step)
-    return float(paths.masses @ outside) - share
-
-
-def _within(end: float, paths: _Paths, step: float) -> _Paths:
-    """The paths after a step that stay within -end to end, at the nodes of Gauss and Legendre."""
-    places = _NODES * end
-    density = np.exp(-(((places[:, None] - paths.places) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
-    return _Paths(places, density @ paths.masses * _WEIGHTS * end)
+    spent = [level * (seeds / looks[-1]) ** POWER for seeds in looks]
+    return [after - before for before, after in itertools.pairwise([0.0, *spent])]
 
 
 def interval(one: Sample, other: Sample, bound: float) -> tuple[float, float]:

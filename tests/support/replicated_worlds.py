@@ -133,10 +133,12 @@ def rates(spec: SweepSpec, truth: Truth, worlds: int, start: int = 0) -> Rates:
     return Rates(worlds, shown / worlds, *shares, seeds / worlds / cells)
 
 
-def error_rates(levels: Sequence[float], looks: Sequence[int], ratio: float, worlds: int, gap: float = 0.0) -> float:
+def error_rates(
+    levels: Sequence[float], looks: Sequence[int], ratio: float, worlds: int, gap: float = 0.0, fewer: float = FEWER
+) -> float:
     """How often any look shows two cells to differ whose stds are 1 and `ratio`, in as many comparisons as worlds.
 
-    The intervals are those of `sequential.interval`, for all worlds at once.
+    The intervals are those of `sequential.interval`, for all worlds at once; with `fewer` = 0 those of Welch.
     """
     rng, most = np.random.default_rng(0), looks[-1]
     one, other = rng.standard_normal((worlds, most)), rng.standard_normal((worlds, most)) * ratio + gap
@@ -145,7 +147,7 @@ def error_rates(levels: Sequence[float], looks: Sequence[int], ratio: float, wor
         parts = [values[:, :seeds].var(axis=1, ddof=1) / seeds for values in (one, other)]
         total = parts[0] + parts[1]
         welch = total**2 / ((parts[0] ** 2 + parts[1] ** 2) / (seeds - 1))
-        reach = special.stdtrit(np.maximum(seeds - 1, welch - FEWER), 1 - level / 2) * np.sqrt(total)
+        reach = special.stdtrit(np.maximum(seeds - 1, welch - fewer), 1 - level / 2) * np.sqrt(total)
         shown |= abs(one[:, :seeds].mean(axis=1) - other[:, :seeds].mean(axis=1)) > reach
     return float(shown.mean())
 

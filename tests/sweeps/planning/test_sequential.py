@@ -1,4 +1,4 @@
-"""Bounds of looks: against closed forms and a simulation; intervals and power against scipy."""
+"""Bounds of looks: against their formula and a simulation; intervals and power against scipy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import stats
 
 from polysweep.sweeps.planning.sequential import bounds, equivalence_power, interval, power, shown_gap
 from polysweep.sweeps.planning.welch import Sample
-from tests.support.replicated_worlds import error_rates, most_by_chance
+from tests.support.replicated_worlds import error_rates
 
 LOOKS = [3, 5, 10, 20]
 
@@ -20,35 +20,21 @@ def test_one_look_is_the_fixed_test() -> None:
 
 
 def test_what_is_spent_grows_with_the_square_of_the_seeds() -> None:
-    """The first bound is what is spent there; two looks against the bivariate normal distribution."""
-    first, second = bounds(0.05, [10, 20])
-    assert first == pytest.approx(0.05 / 4, rel=1e-9)
-    ends = [stats.norm.isf(first / 2), stats.norm.isf(second / 2)]
-    both = stats.multivariate_normal([0, 0], [[1, math.sqrt(0.5)], [math.sqrt(0.5), 1]])
-    inside = both.cdf(ends, lower_limit=[-end for end in ends])
-    assert 1 - inside == pytest.approx(0.05, abs=1e-6)
+    levels = bounds(0.05, LOOKS)
+    assert np.cumsum(levels) == pytest.approx([0.05 * (seeds / 20) ** 2 for seeds in LOOKS])
 
 
-def test_each_look_spends_its_share() -> None:
-    """Paths of normal steps leave the bounds for the first time at look j in 0.05 ((j / 5)^2 - ((j - 1) / 5)^2)."""
-    z = stats.norm.isf(np.array(bounds(0.05, [1, 2, 3, 4, 5])) / 2)
-    exits = np.random.default_rng(0).standard_normal((400_000, 5)).cumsum(axis=1) / np.sqrt([1, 2, 3, 4, 5])
-    first = (abs(exits) > z).cumsum(axis=1).cumsum(axis=1) == 1
-    spent = 0.05 * (np.arange(1, 6) / 5) ** 2
-    assert first.mean(axis=0).cumsum() == pytest.approx(spent, abs=3 * math.sqrt(0.05 / 400_000))
-
-
-@pytest.mark.parametrize("ratio", [1.0, 2.0, 5.0, 10.0])
+@pytest.mark.parametrize("ratio", [1.0, 2.0, 5.0, 30.0])
 @pytest.mark.parametrize("comparisons", [1, 4])
 def test_all_looks_together_keep_the_level_whatever_the_stds(ratio: float, comparisons: int) -> None:
     worlds = 100_000
     rate = error_rates(bounds(0.05 / comparisons, LOOKS), LOOKS, ratio, worlds)
-    assert rate < most_by_chance(0.05 / comparisons, worlds)
-    assert rate > 0.7 * 0.05 / comparisons, "and do not waste it"
+    assert rate < 0.05 / comparisons
+    assert rate > 0.75 * 0.05 / comparisons, "and do not waste it"
 
 
 def test_a_naive_rule_does_not() -> None:
-    assert error_rates([0.05] * 4, LOOKS, 1.0, 20_000) > 0.1, "four looks at 0.05"
+    assert error_rates([0.05] * 4, LOOKS, 1.0, 20_000, fewer=0) > 0.12, "four looks at 0.05"
 
 
 def test_an_interval_is_welchs_with_two_degrees_of_freedom_less() -> None:
