@@ -42,7 +42,11 @@ class Summary:
         gaps = [f"In {incomplete} of {len(cells)} cells not every seed has finished."] if incomplete else []
         if undecided:
             gaps.append(f"{undecided} cells are undecided: some of their runs have no result yet.")
-        return cls(f"{len(runs)} trials in {len(cells)} cells: {outcomes}.", cost(runs), tuple(gaps), _notes(selection))
+        count = f"{len(runs)} trials in {len(cells)} cells"
+        if selection.pulled.protocol.roles:
+            added = int(runs["is_added"].sum())
+            count += f", {len(runs) - added} of which tune and {added} report"
+        return cls(f"{count}: {outcomes}.", cost(runs), tuple(gaps), _notes(selection))
 
     def text(self, selection: Selection, *more: str) -> str:
         """All of it as Markdown: a paragraph, then a list of the notes and of `more`, if not empty."""

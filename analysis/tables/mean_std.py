@@ -108,9 +108,9 @@ def caption(selection: Selection) -> str:
     text += f", selected on {selection.selected_on}" if selection.selected_on != "nothing" else ""
     rule = selection.pulled.protocol
     text += f"; {rule.roles}" if rule.roles else ""
-    return text + (
-        f"; seeds were added at up to {rule.looks} looks, and p values count for all" if rule.looks > 1 else ""
-    )
+    if rule.looks > 1:
+        text += f"; seeds were added at up to {rule.looks} looks, and p values and intervals count for all of them"
+    return text
 
 
 @dataclass(frozen=True)

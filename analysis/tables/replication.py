@@ -77,9 +77,9 @@ def replication_text(pulled: RunSet) -> str:
     looks = ", ".join(f"{seeds}" for seeds in replication.looks)
     margin = f" Cells whose difference is within {replication.margin} are equivalent." if replication.margin else ""
     left = sum(one.verdict == OPEN for one in made[-1].compared)
-    state = f"{made[0].comparisons - left} of {made[0].comparisons} comparisons are decided"
+    count = made[0].comparisons
     return (
-        f"{state}, of {replication.field} by {replicated_metric(pulled)}: seeds were added until a comparison was "
-        f"decided, with looks planned at n = {looks}. The chance of any false decision, over all looks and "
-        f"comparisons, is at most {replication.level:.3g}.{margin}"
+        f"{replication.field} by {replicated_metric(pulled)}: {count - left} of {count} comparisons are decided. Seeds "
+        f"were added until a comparison was decided, with looks planned at n = {looks}. The chance of any false "
+        f"decision, over all looks and comparisons, is at most {replication.level:.3g}.{margin}"
     )

@@ -12,7 +12,7 @@ from polysweep.sweeps.planning.results import values_of
 from polysweep.sweeps.spec.added_trials import rounds
 from polysweep.sweeps.spec.comparisons import Pair, pairs_of
 from polysweep.sweeps.spec.decisions import OPEN, Choice, Decisions, Look, by_key, cell_key
-from polysweep.sweeps.spec.replication_checks import is_larger_better, reported_metric
+from polysweep.sweeps.spec.replication_checks import fixed_plan, is_larger_better, reported_metric
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.store.states import FINAL, State, TrialState
@@ -119,8 +119,8 @@ def _look(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> Lo
     bound = bounds(replication.level / comparisons, replication.looks)[number]
     margin = replication.margin.value if replication.margin else 0.0
     outcome = [compared(pair, results[pair.better], results[pair.than], bound, margin) for pair in pairs]
-    seeds, plan = replication.looks[number], replication.plan()
-    return Look(number + 1, seeds, bound, plan, comparisons, tuple(outcome), _now())
+    seeds = replication.looks[number]
+    return Look(number + 1, seeds, bound, fixed_plan(spec), comparisons, tuple(outcome), _now())
 
 
 def _rounds(spec: SweepSpec) -> list[dict[str, int]]:

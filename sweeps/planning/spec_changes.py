@@ -10,6 +10,7 @@ from typing import Any
 from polysweep.sweeps.spec.added_trials import rounds
 from polysweep.sweeps.spec.comparisons import pairs_of
 from polysweep.sweeps.spec.decisions import by_key
+from polysweep.sweeps.spec.replication_checks import fixed_plan
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial
 from polysweep.sweeps.store.preregistered import FILE, frozen_claims
@@ -89,26 +90,26 @@ def check_looks(spec: SweepSpec, store: Store) -> None:
     if not looks:
         return
     first, path = looks[0], store.files.path(f"sweeps/{spec.name}/looks")
-    now = {} if spec.replicate is None else spec.replicate.plan()
+    now = fixed_plan(spec)
     count = 0 if spec.replicate is None else len(pairs_of(spec.replicate, spec.tuning_trials))
     changes = [
         f"{key}: {value} -> {now.get(key, 'nothing')}" for key, value in first.plan.items() if value != now.get(key)
     ]
     if first.comparisons != count:
         changes.append(f"comparisons: {first.comparisons} -> {count}")
-    if not changes and len(rounds(spec, spec.tuning_trials, spec.decisions)) < len(looks) + bool(spec.protocol):
-        assert spec.replicate is not None
-        raise UserError(
-            f"replicate.max_trials: {spec.replicate.max_trials}, but {len(looks)} looks have been made that took more"
-        )
-    keys = {cell for one in looks[-1].compared for cell in one.cells}
-    if not changes and not keys <= by_key(spec.tuning_trials).keys():
-        changes.append("the candidates of cells that are compared")
+    cells = {cell for one in first.compared for cell in one.cells}
+    if not changes and not cells <= by_key(spec.tuning_trials).keys():
+        changes.append("cells that are compared, their candidates, or the seeds that tune")
     if changes:
         raise UserError(
             f"replicate: the sweep {spec.name!r} has been looked at {len(looks)} times since {first.at} ({path}), and "
             f"its level holds for the looks and comparisons as they were; this spec differs in {'; '.join(changes)}; "
             "restore that, or give this spec another name: trials that both have are not run again"
+        )
+    if len(rounds(spec, spec.tuning_trials, spec.decisions)) < len(looks) + bool(spec.protocol):
+        assert spec.replicate is not None
+        raise UserError(
+            f"replicate.max_trials: {spec.replicate.max_trials}, but {len(looks)} looks have been made that took more"
         )
 
 

@@ -63,7 +63,7 @@ class Look:
     number: int  # from 1
     seeds: int
     bound: float
-    plan: Mapping[str, Any]  # `Replication.plan`
+    plan: Mapping[str, Any]  # `fixed_plan`
     comparisons: int  # of the sweep: what the level is shared by
     compared: tuple[Compared, ...]
     at: str = ""

@@ -84,7 +84,7 @@ class Replication(BaseModel):
         return list(dict.fromkeys(cell[self.field] for cell in cells if self.field in cell))
 
     def plan(self) -> dict[str, Any]:
-        """As a launch and every look keep it: what no later one may change. `max_trials` is not part of it."""
+        """As a launch keeps it; without `max_trials`, which may be raised."""
         return {**self.model_dump(exclude={"max_trials"}), "margin": None if self.margin is None else str(self.margin)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from polysweep.sweeps.spec.added_trials import rounds, total_trials
 from polysweep.sweeps.spec.claim_checks import missing_value
@@ -56,6 +57,19 @@ def reported_metric(spec: SpecFields) -> str:
         return spec.replicate.metric
     name = spec.metric.name
     return name.replace("val/", "test/", 1) if spec.protocol and spec.protocol.retrain else name
+
+
+def fixed_plan(spec: SpecFields) -> dict[str, Any]:
+    """What holds for all looks from the first one on, as that keeps it; empty without a replication."""
+    if spec.replicate is None:
+        return {}
+    return {
+        **spec.replicate.plan(),
+        "metric": reported_metric(spec),
+        "selected by": f"{spec.metric.name} ({spec.metric.goal})",
+        "first seeds": list(spec.report_seeds),
+        "retrain": spec.protocol is not None and spec.protocol.retrain,
+    }
 
 
 def is_larger_better(spec: SpecFields, configs: Iterable[TrialConfig]) -> bool | None:

@@ -239,7 +239,12 @@ def test_what_has_been_looked_at_keeps_its_plan(run_here: Run, launch_here: Run,
         ({"replicate": {**TUNED["replicate"], "level": 0.1}}, "level: 0.05 -> 0.1"),
         ({"replicate": {**TUNED["replicate"], "margin": "3 points"}}, "margin: None -> 3 points"),
         ({"parameters": {**TUNED["parameters"], "rho": {"values": [0.1, 0.2, 0.3]}}}, "comparisons: 2 -> 3"),
-        ({"variants": [more, TUNED["variants"][1]]}, "the candidates of cells that are compared"),
+        ({"variants": [more, TUNED["variants"][1]]}, "cells that are compared, their candidates, or the seeds that"),
+        ({"protocol": {"tune_on": [0, 5], "report_on": [2, 3]}}, "cells that are compared, their candidates, or the"),
+        ({"protocol": {"tune_on": [0, 1], "report_on": [4, 5]}}, "first seeds: [2, 3] -> [4, 5]"),
+        ({"metric": {"name": "test/loss", "goal": "minimize"}}, "metric: test/top1 -> test/loss"),
+        ({"parameters": {**TUNED["parameters"], "rho": {"values": [0.1, 0.3]}}}, "cells that are compared"),
+        ({"replicate": None}, "looks: [2, 3, 5] -> nothing"),
         ({"replicate": {**TUNED["replicate"], "max_trials": 21}}, "replicate.max_trials: 21, but"),
     ):
         for command in (("plan",), ("launch", "--wandb", "disabled", "--extend")):

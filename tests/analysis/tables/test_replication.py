@@ -54,4 +54,4 @@ def test_tables_show_it_and_count_the_looks(tmp_path: Path) -> None:
 def test_retrained_trials_were_compared_on_the_test_set(tmp_path: Path) -> None:
     pulled = sweep(tmp_path, by_lr)
     rule = replace(pulled.protocol, **RULE, metric="val/top1", roles=Protocol(tune_on=[0], report_on=[1], retrain=True))
-    assert "of scheduler by test/top1" in replication_text(replace(pulled, protocol=rule))
+    assert "scheduler by test/top1: " in replication_text(replace(pulled, protocol=rule))
