@@ -66,6 +66,7 @@ class SelectionRule:
     roles: Protocol | None = None  # which seeds choose and which report; `runs` then has the column `is_added`
     replication: Replication | None = None  # what gets seeds until it is decided
     looks_made: Sequence[Look] = ()  # of a sweep of the Store
+    begun: int = 0  # trials that had begun when looks were asked for
     claims: Preregistration | None = None  # of a sweep of the Store, as its first launch has frozen them
     problem: str = ""  # why claims or decisions cannot be read
 

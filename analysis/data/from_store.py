@@ -122,7 +122,8 @@ def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:
         problems.append(f"The claims cannot be read: {error}.")
     try:
         if protocol.replication:
-            protocol = replace(protocol, looks_made=store.search.decisions(protocol.name).looks)
+            made = store.search.decisions(protocol.name)
+            protocol = replace(protocol, looks_made=made.looks, begun=made.begun)
     except StoreError as error:
         problems.append(f"The looks of the replication cannot be read: {error}.")
     return replace(protocol, problem=" ".join(problems))

@@ -17,7 +17,7 @@ from polysweep.analysis.published.claims import VERDICTS, Claim, Key, Side, cell
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.mean_std import cell_text
 from polysweep.analysis.tables.selection import Selection
-from polysweep.sweeps.planning.welch import Sample, difference, untested
+from polysweep.sweeps.planning.welch import Sample, untested
 from polysweep.trainer.errors import UserError, expected
 
 TABLE: Final = ("optimizer", "model", "dataset", "weight_decay")
@@ -172,7 +172,7 @@ def _beside(published: Mapping[Any, Any], sides: Sequence[Side], names: Sequence
         cell = side.cells.get(cell_key(published)) if side else None
         gap = untested("no run")
         if side and cell is not None and cell["n"] and not cell["undecided"]:
-            gap = difference([side.selection.samples_of(cell)], [[theirs]])
+            gap = side.selection.tested([side.selection.samples_of(cell)], [[theirs]])
         row |= {
             f"{name} mean": math.nan if cell is None else 100 * cell["mean"],
             f"{name} std": math.nan if cell is None else 100 * cell["std"],

@@ -45,6 +45,8 @@ def filters_of(protocol: SelectionRule) -> Any:
     from wandb_workspaces import expr
 
     tag = tag_of(protocol)
+    if tag and protocol.roles:  # the seeds that have tuned are in no mean
+        return expr.And(expr.Tags().isin([tag]), expr.Config("seed").notin(list(protocol.roles.tune_on)))
     if tag:
         return expr.And(expr.Tags().isin([tag]))
     return expr.And(expr.Metric("ID").notin(list(summary_ids(summary_id(protocol.name)))))

@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from polysweep.analysis.data.frames import RunSet
-from polysweep.sweeps.planning.decision_lines import amount_text
+from polysweep.sweeps.planning.decision_lines import amount_text, begun_text
 from polysweep.sweeps.spec.decisions import OPEN
 from polysweep.trainer.history import is_accuracy
 
@@ -78,8 +78,9 @@ def replication_text(pulled: RunSet) -> str:
     margin = f" Cells whose difference is within {replication.margin} are equivalent." if replication.margin else ""
     left = sum(one.verdict == OPEN for one in made[-1].compared)
     count = made[0].comparisons
+    seen = f" {begun_text(pulled.protocol.begun)}." if pulled.protocol.begun else ""
     return (
         f"{replication.field} by {replicated_metric(pulled)}: {count - left} of {count} comparisons are decided. Seeds "
         f"were added until a comparison was decided, with looks planned at n = {looks}. The chance of any false "
-        f"decision, over all looks and comparisons, is at most {replication.level:.3g}.{margin}"
+        f"decision, over all looks and comparisons, is at most {replication.level:.3g}.{seen}{margin}"
     )

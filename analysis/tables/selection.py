@@ -114,7 +114,7 @@ class Selection(Displayed):
         one, other = ([self._signed(self.samples_of(cell)) for cell in side] for side in (plus, minus))
         lost, others_lost = (sum(cell["diverged"] for cell in side) for side in (plus, minus))
         raised = [[sample._replace(mean=sample.mean + by) for sample in other[0]], *other[1:]]
-        gap = self._tested(one, raised)
+        gap = self.tested(one, raised)
         gap = gap._replace(estimate=gap.estimate + by, low=gap.low + by, high=gap.high + by)
         return _not_better(gap, above=lost > others_lost, below=others_lost > lost)
 
@@ -131,14 +131,15 @@ class Selection(Displayed):
                 p_below=min(1.0, len(tested) * min(one.p_below for one in tested)),
             ) if tested else by_count[0]  # fmt: skip
         own = [self._signed(self.samples_of(cell))]
-        gap = self._tested(own, [self._union(alive)])
+        gap = self.tested(own, [self._union(alive)])
         no_worse = [other for other in alive if other["diverged"] <= cell["diverged"]]
-        below = self._tested(own, [self._union(no_worse)]).p_below if no_worse else 1.0
+        below = self.tested(own, [self._union(no_worse)]).p_below if no_worse else 1.0
         is_behind = any(other["diverged"] < cell["diverged"] for other in alive)
         above = max([1.0 if is_behind else gap.p_above, *(one.p_above for one in tested)])
         return gap if math.isnan(gap.p_above) else gap._replace(p_above=above, p_below=below)
 
-    def _tested(self, plus: Sequence[Candidates], minus: Sequence[Candidates]) -> Difference:
+    def tested(self, plus: Sequence[Candidates], minus: Sequence[Candidates]) -> Difference:
+        """`welch.difference` of these samples, for all looks of a replication."""
         return self._for_looks(difference(plus, minus, LEVEL / self.pulled.protocol.looks))
 
     def _for_looks(self, gap: Difference) -> Difference:

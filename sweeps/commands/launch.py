@@ -87,6 +87,9 @@ def start(spec: SweepSpec, store: Store, options: LaunchOptions, run: Run | None
     freeze_claims(store.files, spec.name, spec.preregistration, begun)
     check_claims(spec, store, is_launched=extension.known)  # another launch may have been faster
     check_looks(spec, store)
+    if spec.replicate:
+        compared = [trial for trial in plan.trials if trial.is_added or not spec.protocol]
+        store.search.begin_looks(spec.name, sum(plan.state(trial) != State.NEW for trial in compared))
     store.write_sweep(undecided, plan.planned_widths)
     if spec is not undecided:
         spec = settled(undecided, store, keep=True)[0]
@@ -143,8 +146,10 @@ def _run(spec: SweepSpec, store: Store, options: LaunchOptions, data: str, run: 
 def _say_decisions(spec: SweepSpec, plan: Plan, store: Store) -> None:
     """What results have decided, if it is for them to decide something."""
     if spec.decides:
-        for line in decision_lines(spec.settings, store.search.decisions(spec.name), len(plan.members)):
+        for line in decision_lines(spec.settings, store.search.decisions(spec.name), plan.trials):
             say(line)
+        if failed := plan.counts()[State.FAILED]:
+            say(f"{failed} failed trials may hold decisions back; --retry-failed runs them again")
 
 
 def warnings(spec: SweepSpec) -> list[str]:

@@ -53,5 +53,5 @@ def _decisions(planned: Plan, store: Store) -> tuple[str, ...]:
     from polysweep.sweeps.planning.ahead import lines_ahead  # scipy takes its time
 
     spec = planned.spec
-    lines = decision_lines(spec.settings, spec.decisions, len(planned.members))
+    lines = decision_lines(spec.settings, spec.decisions, spec.trials)
     return (*lines, *lines_ahead(spec, store, planned.states))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from polysweep.sweeps.planning.decide import open_pairs, open_results
 from polysweep.sweeps.planning.decision_lines import amount_text
-from polysweep.sweeps.planning.looks import CellResult
+from polysweep.sweeps.planning.looks import LEAST_SEEDS, CellResult
 from polysweep.sweeps.planning.sequential import bounds, equivalence_power, power, shown_gap
-from polysweep.sweeps.planning.welch import Sample
-from polysweep.sweeps.spec.added_trials import rounds, total_trials
+from polysweep.sweeps.planning.welch import Sample, has_spread
+from polysweep.sweeps.spec.added_trials import rounds, sizes_of, total_trials
 from polysweep.sweeps.spec.comparisons import Pair, pairs_of
 from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.protocol import Replication
@@ -27,12 +26,14 @@ def lines_ahead(spec: SweepSpec, store: Store, states: Mapping[str, TrialState])
     """What comes after the trials that a launch would start: reporting seeds, looks, and their power."""
     tuning = spec.tuning_trials
     if spec.protocol is not None:
-        open_cells = len(by_key(tuning).keys() - spec.decisions.choices.keys())
+        sizes = sizes_of(spec, tuning, spec.decisions)
+        counts = [sizes[cell] for cell in by_key(tuning) if cell not in spec.decisions.choices]
         count = len(spec.protocol.report_on)
-        if open_cells:
+        if counts:
+            seeds = " or ".join(map(str, sorted(set(counts))))
             yield (
-                f"then the chosen candidate of each of {open_cells} cells runs on {count} reporting seeds: "
-                f"{open_cells * count} trials"
+                f"then the chosen candidate of each of {len(counts)} cells runs on {seeds} reporting seeds: "
+                f"{sum(counts)} trials"
             )
         elif spec.method == "bayes" and not tuning:
             yield f"then the chosen candidate of each cell runs on {count} reporting seeds"
@@ -75,13 +76,13 @@ def _power_lines(
     seeds = replication.looks[number]
     yield f"look {number + 1} at {seeds} seeds; its power by the stds so far:"
     for pair in pairs:
-        stds = tuple(Sample.of(results[cell].values).std if cell in results else math.nan for cell in pair[:2])
+        samples = [Sample.of(results[cell].values) if cell in results else Sample.of([]) for cell in pair[:2]]
         name = f"  {pair.where}: " if pair.where else "  "
         name += f"{replication.field} {pair.values[0]} and {pair.values[1]}: "
-        if not all(std > 0 for std in stds):
+        if min(sample.n for sample in samples) < LEAST_SEEDS or not has_spread(samples[:1], samples[1:]):
             yield f"{name}not known before two seeds of both have finished and differ"
             continue
-        yield name + _power_text((stds[0], stds[1]), seeds, bound, replication, metric)
+        yield name + _power_text((samples[0].std, samples[1].std), seeds, bound, replication, metric)
 
 
 def _power_text(stds: tuple[float, float], seeds: int, bound: float, replication: Replication, metric: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could
 from polysweep.sweeps.planning.results import values_of
 from polysweep.sweeps.spec.added_trials import rounds
 from polysweep.sweeps.spec.comparisons import Pair, pairs_of
-from polysweep.sweeps.spec.decisions import OPEN, Choice, Decisions, Look, by_key, cell_key
+from polysweep.sweeps.spec.decisions import OPEN, Choice, Look, by_key, cell_key
 from polysweep.sweeps.spec.replication_checks import fixed_plan, is_larger_better, reported_metric
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
+from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 
 if TYPE_CHECKING:
     from polysweep.sweeps.planning.looks import CellResult
@@ -40,10 +43,15 @@ def decided(spec: SweepSpec, store: Store, states: Mapping[str, TrialState], *, 
     if keep:
         for decision in due:
             store.search.keep_decision(spec.name, decision)
-        return store.search.as_decided(spec)
+        after = store.search.as_decided(spec)
+        if after.decisions == spec.decisions:
+            folder = store.files.path(f"sweeps/{spec.name}")
+            raise StoreError(f"{folder}: what was decided cannot be kept in choices or looks; restore these folders")
+        return after
     before = spec.decisions
     looks = (*before.looks, *([look] if look else []))
-    return spec.with_decisions(Decisions({**before.choices, **{one.cell: one for one in choices}}, looks))
+    chosen = {**before.choices, **{one.cell: one for one in choices}}
+    return spec.with_decisions(replace(before, choices=chosen, looks=looks))
 
 
 def settled(spec: SweepSpec, store: Store, *, keep: bool) -> tuple[SweepSpec, dict[str, TrialState], dict[str, Any]]:
@@ -112,6 +120,10 @@ def _look(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> Lo
     pairs = open_pairs(spec)
     if replication is None or not pairs or number + bool(spec.protocol) >= len(_rounds(spec)):
         return None
+    if any(look.plan != fixed_plan(spec) for look in spec.decisions.looks):
+        raise UserError(
+            f"replicate: another launch of {spec.name!r} has looked at it by another plan than this one's; launch again"
+        )
     results = open_results(spec, store, states, is_whole=True)
     if not all(cell in results for pair in pairs for cell in pair[:2]):
         return None

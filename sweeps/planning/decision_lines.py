@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from polysweep.sweeps.spec.decisions import BETTER, OPEN, WORSE, Compared, Decisions, Look
+from collections.abc import Sequence
+
+from polysweep.sweeps.spec.decisions import BETTER, OPEN, WORSE, Compared, Decisions, Look, cell_key
 from polysweep.sweeps.spec.protocol import Protocol, Replication
-from polysweep.sweeps.spec.sweep import Settings
+from polysweep.sweeps.spec.sweep import Settings, SweepTrial, by_cell
 from polysweep.trainer.history import is_accuracy, shown_number
 
 
-def decision_lines(settings: Settings, decisions: Decisions, cells: int) -> list[str]:
+def decision_lines(settings: Settings, decisions: Decisions, trials: Sequence[SweepTrial]) -> list[str]:
     """What has been decided: cells with a choice, and every comparison with the look that decided it."""
     lines = []
     if settings.protocol is not None:
         protocol = Protocol.model_validate(settings.protocol)
-        lines.append(f"protocol: {protocol}; {min(len(decisions.choices), cells)} of {cells} cells have chosen")
+        cells = [cell_key(members) for members in by_cell(trials)]
+        chosen = len(decisions.choices.keys() & set(cells))
+        lines.append(f"protocol: {protocol}; {chosen} of {len(cells)} cells have chosen")
     if settings.replicate is not None:
         replication = Replication.model_validate(settings.replicate)
         metric = replication.metric or settings.metric.name
+        if decisions.begun:
+            lines.append(f"replicate: {begun_text(decisions.begun)}")
         lines += [look_line(look, replication) for look in decisions.looks]
         lines += [
             f"  {compared_text(one, replication.field, metric)}"
@@ -25,6 +31,14 @@ def decision_lines(settings: Settings, decisions: Decisions, cells: int) -> list
             if one.verdict != OPEN or look is decisions.looks[-1]
         ]
     return lines
+
+
+def begun_text(begun: int) -> str:
+    """What the level does not hold for: what was compared may have been picked by results."""
+    return (
+        f"{begun} of the trials that are compared had begun before it was asked for; the level holds if their results "
+        "did not choose what is compared"
+    )
 
 
 def look_line(look: Look, replication: Replication) -> str:

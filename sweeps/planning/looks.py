@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from polysweep.sweeps.planning.sequential import interval
-from polysweep.sweeps.planning.welch import Sample, more_diverged
+from polysweep.sweeps.planning.welch import Sample, has_spread, more_diverged
 from polysweep.sweeps.spec.comparisons import Pair
 from polysweep.sweeps.spec.decisions import BETTER, BOTH_DIVERGE, EQUIVALENT, OPEN, WORSE, Compared, Verdict
+
+LEAST_SEEDS: Final = 2
+"""One value has no spread."""
 
 
 class CellResult(NamedTuple):
@@ -32,7 +35,7 @@ def compared(pair: Pair, one: CellResult, other: CellResult, bound: float, margi
     low, high = -math.inf, math.inf
     if not n:
         verdict = _of_counts(one, other, bound)
-    elif n < 2 or not first.std + second.std > 0:
+    elif n < LEAST_SEEDS or not has_spread([first], [second]):
         verdict = OPEN
     else:
         low, high = interval(first, second, bound)

@@ -12,6 +12,7 @@ from typing import Any
 
 from polysweep.sweeps.planning.stacks import StackPlan, stacks_of
 from polysweep.sweeps.planning.widths import Widths
+from polysweep.sweeps.spec.added_trials import sizes_of
 from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
@@ -120,11 +121,12 @@ class Plan:
     @cached_property
     def to_report(self) -> list[StackPlan]:
         """Stand-ins for the stacks of reporting trials whose candidates are still to be chosen."""
-        protocol, choices = self.spec.protocol, self.spec.decisions.choices
-        if protocol is None:
+        spec = self.spec
+        if spec.protocol is None:
             return []
-        cells = by_key(self.spec.tuning_trials)
-        waiting = [members[0] for cell, members in cells.items() if cell not in choices for _ in protocol.report_on]
+        sizes = sizes_of(spec, spec.tuning_trials, spec.decisions)
+        cells, choices = by_key(spec.tuning_trials), spec.decisions.choices
+        waiting = [members[0] for cell, members in cells.items() if cell not in choices for _ in range(sizes[cell])]
         return stacks_of(waiting, defaultdict(TrialState), self.width)
 
     def as_json(self) -> dict[str, Any]:

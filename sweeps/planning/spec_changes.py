@@ -41,7 +41,7 @@ def as_launched(spec: SweepSpec, store: Store) -> SweepSpec:
     if spec.method == "random" and spec.name in store.sweeps():
         before = store.launched(spec.name).settings
         if before.method == "random" and not json.loads(before.space or "{}").get("replacement"):
-            return spec.with_distinct_draws()
+            spec = spec.with_distinct_draws()
     return store.search.as_decided(spec)
 
 

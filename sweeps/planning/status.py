@@ -74,7 +74,7 @@ def _decisions(sweep: Sweep, store: Store) -> list[str]:
     """What its results have decided, in words."""
     if sweep.settings.protocol is None and sweep.settings.replicate is None:
         return []
-    return decision_lines(sweep.settings, store.search.decisions(sweep.name), len(by_cell(sweep.trials)))
+    return decision_lines(sweep.settings, store.search.decisions(sweep.name), sweep.trials)
 
 
 def _like(sweep: Sweep, proposals: int, width_of: Callable[[SweepTrial], int]) -> list[StackPlan]:

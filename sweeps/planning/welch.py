@@ -105,7 +105,7 @@ def difference(plus: Sequence[Candidates], minus: Sequence[Candidates], level: f
     k, m = len(above), len(below)
     p_above, low = _one_sided(above[0], below, max(k, 1 + k / m), level)
     p_below, high = _one_sided(below[0], above, max(m, 1 + m / k), level)
-    if not _spread(above[0], below[0]):
+    if not has_spread(above[0], below[0]):
         return untested("no spread", estimate, n)
     return Difference(estimate, low, -high, p_above, p_below, n)
 
@@ -123,8 +123,8 @@ def _one_sided(
     than the first of them, which then decides.
     """
     first = _total(others[0])
-    others = [other for other in others if _spread(chosen, other) or other is others[0] or _total(other) > first]
-    if not all(_spread(chosen, other) for other in others):
+    others = [other for other in others if has_spread(chosen, other) or other is others[0] or _total(other) > first]
+    if not all(has_spread(chosen, other) for other in others):
         return 1.0, -math.inf
     gaps = np.array([_total(chosen) - _total(other) for other in others])
     parts = np.array([[(s.std**2 / s.n, s.n - 1) for s in (*chosen, *other)] for other in others])
@@ -136,7 +136,7 @@ def _one_sided(
     return float(min(1.0, factor * p)), float((gaps - reach).min())
 
 
-def _spread(one: Sequence[Sample], other: Sequence[Sample]) -> bool:
+def has_spread(one: Sequence[Sample], other: Sequence[Sample]) -> bool:
     """Whether the values of any of the samples differ by more than rounding."""
     samples = (*one, *other)
     largest = max(abs(sample.mean) for sample in samples)

@@ -74,7 +74,9 @@ class JobQueue:
             if spec is self.spec:
                 return states
             self._adopt(spec)
-            self._store.sweep_records.append(spec.name, spec.settings, spec.trials)
+            listed = self._store.launched(spec.name)  # a later launch may have extended it, and decides by itself
+            if {t.trial_id for t in listed.trials if not t.is_added} == {t.trial_id for t in spec.tuning_trials}:
+                self._store.sweep_records.append(spec.name, spec.settings, spec.trials)
 
     def _read_states(self) -> dict[str, TrialState]:
         """One that has ended well stays so."""

@@ -54,6 +54,14 @@ def rounds(spec: SpecFields, tuning: Sequence[SweepTrial], decisions: Decisions)
     return sizes
 
 
+def sizes_of(spec: SpecFields, tuning: Sequence[SweepTrial], decisions: Decisions) -> dict[str, int]:
+    """By cell the seeds of its mean, once its candidate is chosen."""
+    sizes: dict[str, int] = {}
+    for of_round in rounds(spec, tuning, decisions):
+        sizes |= of_round
+    return sizes
+
+
 def total_trials(spec: SpecFields, tuning: Sequence[SweepTrial], sizes: Sequence[Mapping[str, int]]) -> int:
     """All trials of the sweep once each cell has the seeds of these rounds."""
     there = 0 if spec.protocol else len(spec.report_seeds)

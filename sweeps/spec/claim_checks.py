@@ -41,7 +41,7 @@ def check_claims(
         if claim in claims[:index]:
             raise refuse((), f"given twice: {brief(str(claim))}")
         _check_fields(spec, claim, fields, refuse)
-        _check_metric(claim, configs, refuse)
+        _check_metric(spec, claim, configs, refuse)
         if problem := unit_problem(claim.by, claim.metric):
             raise refuse(("by",), problem)
         _check_cells(claim, cells, refuse)
@@ -82,13 +82,15 @@ def _check_fields(spec: SpecFields, claim: Claim, fields: Sequence[str], refuse:
         raise refuse(("over", twice[0]), f"{twice[0]!r} is in 'over' and in 'better'; give it once")
 
 
-def _check_metric(claim: Claim, configs: Iterable[TrialConfig], refuse: Refuse) -> None:
+def _check_metric(spec: SpecFields, claim: Claim, configs: Iterable[TrialConfig], refuse: Refuse) -> None:
     """Whether every trial measures the metric."""
     for config in configs:
         logged = metrics_of(component("task", config.task))
         if claim.metric not in logged:
             task = f"task {config.task!r} does not log {brief(claim.metric)}"
             raise refuse(("metric",), f"{task}; {expected(claim.metric, logged)}")
+        if claim.metric.startswith("val/") and spec.protocol and spec.protocol.retrain:
+            raise refuse(("metric",), f"metric {claim.metric!r} is not measured by retrained trials")
         if claim.metric.startswith("val/") and not config.val_fraction:
             raise refuse(("metric",), f"metric {claim.metric!r} requires val_fraction > 0: no data is held out")
 

@@ -80,6 +80,7 @@ class Decisions:
 
     choices: Mapping[str, Choice] = field(default_factory=dict)  # by cell
     looks: Sequence[Look] = ()
+    begun: int = 0  # compared trials that had begun when looks were asked for: their results may be known
 
     def __bool__(self) -> bool:
         return bool(self.choices or self.looks)

@@ -129,10 +129,11 @@ class Preregistration:
     def changes_to(self, other: Preregistration) -> list[str]:
         """What differs: `claims`, `seeds: 0, 1, 2 -> 0, 1`."""
         changes = ["claims"] if self.canonical()["claims"] != other.canonical()["claims"] else []
+        parts = dict.fromkeys([*self.design, *other.design])
         return changes + [
-            f"{part}: {text} -> {other.design.get(part, 'nothing')}"
-            for part, text in self.design.items()
-            if text != other.design.get(part)
+            f"{part}: {self.design.get(part, 'nothing')} -> {other.design.get(part, 'nothing')}"
+            for part in parts
+            if self.design.get(part) != other.design.get(part)
         ]
 
 

@@ -12,6 +12,7 @@ from polysweep.sweeps.spec.preregistration import AMOUNT_SCHEMA, Amount, Value, 
 from polysweep.trainer.components.options import Count
 
 LARGEST_SEED: Final = 2**63 - 1
+MOST_LOOKS: Final = 99
 LEAST_LOOK: Final = 2
 """Seeds of a cell at a look: one has no spread."""
 
@@ -35,7 +36,11 @@ Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, strict=True)]
 Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(distinct)]
 
 
-Looks = Annotated[list[Annotated[int, Field(ge=LEAST_LOOK, strict=True)]], Field(min_length=1), AfterValidator(rising)]
+Looks = Annotated[
+    list[Annotated[int, Field(ge=LEAST_LOOK, strict=True)]],
+    Field(min_length=1, max_length=MOST_LOOKS),
+    AfterValidator(rising),
+]
 
 
 class Protocol(BaseModel):
@@ -63,9 +68,7 @@ class Replication(BaseModel):
     compare: (
         str | Annotated[dict[str, Annotated[list[Value], Field(min_length=2)]], Field(min_length=1, max_length=1)]
     )  # a field with all its values, or with these
-    looks: Annotated[
-        list[Annotated[int, Field(ge=LEAST_LOOK, strict=True)]], Field(min_length=1), AfterValidator(rising)
-    ]
+    looks: Looks  # seeds of each open cell: 3, 5, 10, ...
     level: Annotated[float, Field(gt=0, lt=0.5)] = 0.05  # of any false decision, over all looks and comparisons
     margin: Annotated[Amount, BeforeValidator(read_amount), WithJsonSchema(AMOUNT_SCHEMA)] | None = None
     """Cells that differ by less are equivalent."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from polysweep.sweeps.spec.fields import SpecFields
+from polysweep.sweeps.spec.parsing import Parameters
 from polysweep.sweeps.spec.problems import Problems
 from polysweep.sweeps.spec.protocol import seeds_text
+from polysweep.sweeps.spec.yaml_lines import KeyPath
 
 
 def check_protocol(spec: SpecFields, problems: Problems) -> None:
@@ -63,6 +65,16 @@ def check_replication(spec: SpecFields, problems: Problems) -> None:
             ("replicate",),
             "replicate: with early_terminate a seed may be stopped for its results, and a mean over the others is too "
             "good; add protocol: {tune_on: ..., report_on: ...}, whose reporting seeds all run to the end",
+        )
+    places: list[tuple[KeyPath, Parameters]] = [(("parameters",), spec.parameters)]
+    places += [(("variants", index), variant) for index, variant in enumerate(spec.variants)]
+    for path in [(*part, "seed") for part, parameters in places if "seed" in parameters and not spec.protocol]:
+        problems.add(path, "'seed' as a parameter beside 'replicate', which adds seeds: use seeds")
+    if spec.method == "bayes" and spec.tuned and spec.protocol is None:
+        problems.add(
+            ("replicate",),
+            "replicate: bayes proposes candidates of the cells, and the seeds that choose one make its mean too good; "
+            "add protocol: {tune_on: ..., report_on: ...}",
         )
     first = len(spec.report_seeds)
     if replication.looks[0] < first:

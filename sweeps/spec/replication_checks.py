@@ -51,10 +51,11 @@ def _check_retrain(configs: Sequence[TrialConfig], where: Source) -> None:
         )
 
 
-def reported_metric(spec: SpecFields) -> str:
-    """What replication compares: by default the sweep's metric, of retrained trials that of the test set."""
-    if spec.replicate and spec.replicate.metric:
-        return spec.replicate.metric
+def reported_metric(spec: SpecFields, asked: str | None = None) -> str:
+    """What is reported if a replication asks for no other: the sweep's metric, of retrained trials on the test set."""
+    asked = asked if asked is not None or spec.replicate is None else spec.replicate.metric
+    if asked:
+        return asked
     name = spec.metric.name
     return name.replace("val/", "test/", 1) if spec.protocol and spec.protocol.retrain else name
 

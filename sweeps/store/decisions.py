@@ -1,15 +1,18 @@
 """What results have decided of a sweep, each decision kept once, before it is acted on.
 
-sweeps/<name>/choices/<cell>.json (which candidate reports), looks/<number>.json (a look at all comparisons)
+sweeps/<name>/choices/<cell>.json (which candidate reports), looks/<number>.json (a look at all comparisons),
+looks/begun.json (how many trials had begun when looks were asked for)
 """
 
 from __future__ import annotations
 
 import re
+import uuid
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from polysweep.sweeps.spec.decisions import Choice, Decisions, Look
 from polysweep.sweeps.store.checking import json_bytes, parse_content
@@ -19,6 +22,14 @@ _CHOICE: Final = TypeAdapter(Choice)
 _LOOK: Final = TypeAdapter(Look)
 _CHOICE_FILE: Final = re.compile(r"[0-9a-f]{16}\.json")
 _LOOK_FILE: Final = re.compile(r"[0-9]{2}\.json")
+_BEGUN_FILE: Final = "looks/begun.json"
+
+
+class _Begun(TypedDict):
+    begun: Annotated[int, Field(ge=0)]
+
+
+_BEGUN: Final = TypeAdapter(_Begun)
 
 
 @dataclass
@@ -29,13 +40,27 @@ class DecisionFiles:
 
     def read(self, name: str) -> Decisions:
         """All decisions of a sweep. Raises `StoreError` for a damaged one, and for a look that is missing."""
-        choices = [_checked(_CHOICE, *one) for one in self._contents(name, "choices", _CHOICE_FILE)]
+        choices = []
+        for address, content in self._contents(name, "choices", _CHOICE_FILE):
+            choices.append(_checked(_CHOICE, address, content))
+            if not address.endswith(f"{choices[-1].cell}.json"):
+                raise StoreError(f"{address}: damaged: it is the choice of the cell {choices[-1].cell}")
         looks = [_checked(_LOOK, *one) for one in self._contents(name, "looks", _LOOK_FILE)]
         for number, look in enumerate(looks, start=1):
             if look.number != number:
                 folder = self.files.path(f"sweeps/{name}/looks")
                 raise StoreError(f"{folder}: damaged: look {number} is missing; restore {number:02d}.json")
-        return Decisions({choice.cell: choice for choice in choices}, tuple(looks))
+        begun = self._begun(name)
+        return Decisions({choice.cell: choice for choice in choices}, tuple(looks), begun)
+
+    def _begun(self, name: str) -> int:
+        path = f"sweeps/{name}/{_BEGUN_FILE}"
+        content = parse_content(self.files.read(path) or None, self.files.path(path))
+        return 0 if content is None else int(_checked(_BEGUN, self.files.path(path), content)["begun"])
+
+    def begin(self, name: str, begun: int) -> None:
+        """Keep how many trials had begun when looks were asked for, unless an earlier launch has kept it."""
+        self.files.create(f"sweeps/{name}/{_BEGUN_FILE}", json_bytes({"begun": begun, "token": uuid.uuid4().hex}))
 
     def _contents(self, name: str, folder: str, pattern: re.Pattern[str]) -> list[tuple[str, Any]]:
         files = [one for one in self.files.names(f"sweeps/{name}/{folder}") if pattern.fullmatch(one)]

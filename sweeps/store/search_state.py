@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.store.checking import checked_point, json_bytes, parse_content
 from polysweep.sweeps.store.decisions import DecisionFiles
 from polysweep.sweeps.store.files import Files, StoreError
@@ -33,7 +34,15 @@ class SearchState:
     def as_decided(self, spec: SweepSpec) -> SweepSpec:
         """The sweep with all that has been decided of it: proposed points, chosen candidates, further seeds."""
         spec = self._with_proposals(spec) if spec.method == "bayes" else spec
-        return spec.with_decisions(self.decisions(spec.name)) if spec.decides else spec
+        if not spec.decides:
+            return spec
+        decisions = self.decisions(spec.name)
+        tuning = {trial.trial_id for trial in spec.tuning_trials}
+        for cell in decisions.choices.keys() & by_key(spec.tuning_trials).keys():
+            if decisions.choices[cell].chosen not in tuning:
+                path = self.files.path(f"sweeps/{spec.name}/choices/{cell}.json")
+                raise StoreError(f"{path}: damaged: {decisions.choices[cell].chosen!r} is no trial of its cell")
+        return spec.with_decisions(decisions)
 
     def decisions(self, name: str) -> Decisions:
         """What results have decided of a sweep."""
@@ -42,6 +51,10 @@ class SearchState:
     def keep_decision(self, name: str, decision: Choice | Look) -> None:
         """Keep what results have decided before it is acted on."""
         DecisionFiles(self.files).keep(name, decision)
+
+    def begin_looks(self, name: str, begun: int) -> None:
+        """Keep how many trials had begun when looks were first asked for."""
+        DecisionFiles(self.files).begin(name, begun)
 
     def _with_proposals(self, spec: SweepSpec) -> SweepSpec:
         suggestions = self.suggestions(spec.name)

@@ -29,6 +29,11 @@ def test_before_the_first_launch() -> None:
     assert text.count("not known before two seeds of both have finished and differ") == 4
 
 
+def test_a_first_look_at_more_seeds_than_report_is_counted_in_full() -> None:
+    text = ahead(world_spec(replicate={**REPLICATE, "looks": [10, 20]}), State.NEW)
+    assert "each of 8 cells runs on 10 reporting seeds: 80 trials" in text
+
+
 def test_after_a_look_the_power_of_the_next_is_that_of_the_stds_so_far() -> None:
     limited = run_world(world_spec(replicate={**REPLICATE, "max_trials": 100}), equal, 0)
     text = ahead(limited)

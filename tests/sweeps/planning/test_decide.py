@@ -11,8 +11,10 @@ import pytest
 
 from polysweep.sweeps.planning.decide import decided, open_pairs, settled
 from polysweep.sweeps.spec.decisions import BETTER, BOTH_DIVERGE, EQUIVALENT, OPEN, Decisions
+from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import HISTORY_COLUMNS
 from tests.support.replicated_worlds import (
     LOOKS,
@@ -142,6 +144,44 @@ def test_worlds_keep_the_level(truth: Any) -> None:
         assert found.any_better_or_worse < most_by_chance(0.05, worlds)
     else:
         assert (found.better, found.worse) == (1.0, 0.0) and found.seeds < 12
+
+
+def test_two_launches_with_other_plans_do_not_mix_their_looks() -> None:
+    spec = run_world(world_spec(replicate={**REPLICATE, "max_trials": 100}), equal, 0)
+    other = world_spec(replicate={**REPLICATE, "level": 0.4}).with_decisions(spec.decisions)
+    world: Any = World(equal, 0, {trial.trial_id: trial for trial in other.trials})
+    with pytest.raises(UserError, match="has looked at it by another plan than this one's"):
+        decided(other, world, {i: TrialState(State.FINISHED) for i in world.trials}, keep=False)
+
+
+def test_equal_cells_on_a_coarse_grid_are_not_told_apart_by_rounding() -> None:
+    """Accuracies of 360 images, with a std of a fifth of one: most cells have no spread at all."""
+    spec = world_spec()
+
+    class Coarse(World):
+        def value(self, trial_id: str) -> float:
+            return round(360 * super().value(trial_id)) / 360
+
+    for number in range(20):
+        after = spec
+        while True:
+            trials = {trial.trial_id: trial for trial in after.trials}
+            world: Any = Coarse(lambda _: (340.5 / 360, 0.2 / 360), number, trials)
+            states = {i: TrialState(State.FINISHED) for i in trials}
+            following = decided(after, world, states, keep=False)
+            if following is after:
+                break
+            after = following
+        assert not [one for one in after.decisions.looks[0].compared if one.verdict != OPEN]
+
+
+def test_what_cannot_be_kept_ends_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, spec = Store(str(tmp_path)), world_spec()
+    store.write_sweep(spec)
+    finish(store, spec)
+    monkeypatch.setattr(store.search, "keep_decision", lambda *_: None)
+    with pytest.raises(StoreError, match="cannot be kept"):
+        settled(spec, store, keep=True)
 
 
 def finish(store: Store, spec: Any, *, value: float = 0.9) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polysweep.sweeps.planning.decision_lines import amount_text, compared_text, decision_lines, look_line
-from polysweep.sweeps.spec.decisions import Choice, Compared, Decisions, Look
+from polysweep.sweeps.spec.decisions import Choice, Compared, Decisions, Look, by_key
 from polysweep.sweeps.spec.protocol import Replication
 from tests.support.replicated_worlds import world_spec
 
@@ -44,9 +44,12 @@ def test_looks_say_what_is_open() -> None:
 
 
 def test_what_is_decided_is_listed_once_and_what_is_open_at_the_last_look() -> None:
-    settings = world_spec().settings
+    spec = world_spec()
+    cell = next(iter(by_key(spec.tuning_trials)))
     first, last = Look(1, 3, 0.01, {}, 2, (SHOWN, OPEN_ONE)), Look(2, 5, 0.04, {}, 2, (OPEN_ONE,))
-    lines = decision_lines(settings, Decisions({"a": Choice("a", "b")}, (first, last)), 8)
+    choices = {cell: Choice(cell, "b"), "gone": Choice("gone", "c")}
+    lines = decision_lines(spec.settings, Decisions(choices, (first, last), 7), spec.trials)
     assert lines[0] == "protocol: tuned on seeds 0, 1, 2, reported on seeds 3, 4, 5; 1 of 8 cells have chosen"
-    assert [line.startswith("look ") for line in lines[1:3]] == [True, True]
+    assert lines[1].startswith("replicate: 7 of the trials that are compared had begun before it was asked for")
+    assert [line.startswith("look ") for line in lines[2:4]] == [True, True]
     assert sum("better than" in line for line in lines) == 1 == sum("not decided" in line for line in lines)

@@ -24,6 +24,7 @@ HIGH, LOW = [0.91, 0.92, 0.93, 0.92], [0.81, 0.82, 0.83, 0.82]
         (CellResult(HIGH, 1), CellResult(LOW, 1), 0.0, BETTER),
         (CellResult(HIGH, 0), CellResult(LOW, 3), 0.0, BETTER),
         (CellResult([0.9] * 4), CellResult([0.8] * 4), 0.0, OPEN),  # rounded values without any spread
+        (CellResult([340 / 360] * 3), CellResult([341 / 360] * 3), 0.0, OPEN),  # their std is 1e-16
         (CellResult([0.9], 3), CellResult(LOW), 0.0, OPEN),  # one value has no spread either
         (CellResult([], 4), CellResult([], 4), 0.0, BOTH_DIVERGE),
         (CellResult([], 3), CellResult(HIGH[:3]), 0.0, OPEN),  # p = 0.1

@@ -101,3 +101,17 @@ def test_a_sweep_whose_points_are_its_cells_compares_none_of_them() -> None:
     parameters = {**SPEC["parameters"], "rho": {"min": 0.1, "max": 0.4}, "optimizer": {"values": ["usam", "sam"]}}
     with pytest.raises(SpecError, match="no two cells of this sweep are compared by it"):
         spec({"better": {"optimizer": "usam"}, "than": {"optimizer": "sam"}}, **drawn, parameters=parameters)
+
+
+def test_retrained_trials_are_claimed_about_on_the_test_set() -> None:
+    changes: dict[str, Any] = {
+        "metric": {"name": "val/top1", "goal": "maximize"},
+        "parameters": {**SPEC["parameters"], "val_fraction": {"value": 0.2}},
+        "protocol": {"tune_on": [0, 1], "report_on": [2, 3], "retrain": True},
+    }
+    fields = {name: value for name, value in SPEC.items() if name != "seeds"}
+    kept = SweepSpec.parse(json.dumps({**fields, **changes, "claims": [GOOD]}), "claims.yaml").preregistration
+    assert [claim.metric for claim in kept.claims] == ["test/top1"]
+    with pytest.raises(SpecError, match="metric 'val/top1' is not measured by retrained trials"):
+        claims = [{**GOOD, "metric": "val/top1"}]
+        SweepSpec.parse(json.dumps({**fields, **changes, "claims": claims}), "claims.yaml")

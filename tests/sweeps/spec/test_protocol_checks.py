@@ -66,6 +66,22 @@ def test_a_budget_needs_cells_that_can_be_listed() -> None:
     assert "'rho': with protocol.budget what is not tuned makes cells" in message
 
 
+def test_seeds_that_are_parameters_are_not_added_to() -> None:
+    parameters = {**FIELDS["parameters"], "seed": {"values": [0, 1, 2]}}
+    message = problem_of(protocol=None, tuned=None, parameters=parameters)
+    assert "'seed' as a parameter beside 'replicate', which adds seeds: use seeds" in message
+
+
+def test_candidates_of_bayes_need_a_protocol() -> None:
+    message = problem_of(protocol=None, seeds=3, method="bayes", run_cap=9, tuned=["lr", "rho"],
+                         metric={"name": "test/top1", "goal": "maximize"})  # fmt: skip
+    assert "replicate: bayes proposes candidates of the cells" in message
+
+
+def test_there_are_at_most_99_looks() -> None:
+    assert "at most 99 items" in problem_of(replicate={**REPLICATE, "looks": list(range(3, 103))})
+
+
 def test_seeds_that_early_termination_stops_are_not_averaged() -> None:
     message = problem_of(protocol=None, tuned=None, early_terminate={"type": "hyperband", "min_iter": 1}, seeds=3,
                       metric={"name": "test/top1", "goal": "maximize"})  # fmt: skip

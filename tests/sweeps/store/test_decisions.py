@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from polysweep.sweeps.spec.decisions import OPEN, Choice, Compared, Decisions, Look
+from polysweep.sweeps.spec.decisions import OPEN, Choice, Compared, Decisions, Look, by_key
 from polysweep.sweeps.store.decisions import DecisionFiles
 from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.store import Store
+from tests.support.replicated_worlds import world_spec
 
 CHOICE = Choice("0123456789abcdef", "f" * 16, {"rho": 0.1}, "lr=0.1", 0.9, 3, "2026-11-29 20:15 UTC")
 PAIR = ("0123456789abcdef", "fedcba9876543210")
@@ -62,6 +63,33 @@ def test_damage_is_named(tmp_path: Path, file: str, content: bytes, words: str) 
     with pytest.raises(StoreError) as caught:
         decisions.read("made")
     assert words in str(caught.value) and file in str(caught.value)
+
+
+def test_a_choice_of_another_cell_is_damage(tmp_path: Path) -> None:
+    decisions = kept(tmp_path)
+    folder = tmp_path / "sweeps/made/choices"
+    (folder / f"{CHOICE.cell}.json").rename(folder / f"{PAIR[1]}.json")
+    with pytest.raises(StoreError, match=f"{PAIR[1]}.json: damaged: it is the choice of the cell {CHOICE.cell}"):
+        decisions.read("made")
+
+
+def test_a_choice_of_no_trial_is_damage(tmp_path: Path) -> None:
+    store, spec = Store(str(tmp_path)), world_spec()
+    cell = next(iter(by_key(spec.tuning_trials)))
+    store.search.keep_decision("world", replace(CHOICE, cell=cell))
+    with pytest.raises(StoreError, match=f"{cell}.json: damaged: 'ffffffffffffffff' is no trial of its cell"):
+        store.search.as_decided(spec)
+
+
+def test_how_many_trials_had_begun_is_kept_once(tmp_path: Path) -> None:
+    decisions = kept(tmp_path)
+    assert decisions.read("made").begun == 0
+    decisions.begin("made", 7)
+    decisions.begin("made", 12)
+    assert decisions.read("made").begun == 7
+    (tmp_path / "sweeps/made/looks/begun.json").write_bytes(b'{"begun": -1}')
+    with pytest.raises(StoreError, match=r"begun\.json: damaged: begun"):
+        decisions.read("made")
 
 
 def test_a_look_that_is_missing_is_named(tmp_path: Path) -> None:
