@@ -272,6 +272,8 @@ def _pulled(name: str, store: str, cache: str) -> RunSet:
     from polysweep.analysis.data.pulling import pull as pull_runs
 
     pulled = pull_runs(name, store=open_store(store), cache=cache, refresh=False)
+    if pulled.protocol.problem:
+        warn(pulled.protocol.problem)
     runs = pulled.runs
     if {"error", "width"} <= set(runs.columns):  # of a Store; a trial without K is one whose files cannot be read
         damaged = runs[(runs["outcome"] == "failed") & runs["width"].isna() & runs["error"].notna()]

@@ -121,11 +121,11 @@ def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:
     except StoreError as error:
         problems.append(f"The claims cannot be read: {error}.")
     try:
-        if protocol.replication:
+        if protocol.replication or protocol.roles:
             made = store.search.decisions(protocol.name)
             protocol = replace(protocol, looks_made=made.looks, begun=made.begun)
     except StoreError as error:
-        problems.append(f"The looks of the replication cannot be read: {error}.")
+        problems.append(f"What was decided cannot be read: {error}.")
     return replace(protocol, problem=" ".join(problems))
 
 

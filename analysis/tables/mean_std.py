@@ -109,7 +109,7 @@ def caption(selection: Selection) -> str:
     rule = selection.pulled.protocol
     text += f"; {rule.roles}" if rule.roles else ""
     if rule.looks > 1:
-        text += f"; seeds were added at up to {rule.looks} looks, and p values and intervals count for all of them"
+        text += f"; seeds are added at up to {rule.looks} looks, and p values and intervals count for all of them"
     return text
 
 

@@ -13,6 +13,7 @@ from polysweep.trainer.history import is_accuracy
 
 COLUMNS: Final = (
     "cells", "compared", "one", "other", "verdict", "estimate", "low", "high", "n", "look", "seeds", "bound",
+    "diverged",
 )  # fmt: skip
 
 
@@ -21,8 +22,8 @@ def decisions(pulled: RunSet) -> pd.DataFrame:
 
     That is the look that has decided it, or the last one. `estimate` is the difference of the means of the metric,
     larger is better for `one`; `low` and `high` are the ends of its interval at the level `bound` of that look (NaN: no
-    end), `n` the finished seeds of the cell that has fewer, `seeds` those that the look asks for. Without a
-    replication, or before its first look, there are no rows.
+    end), `n` the finished seeds of the cell that has fewer, `seeds` those that the look asks for, `diverged` how many
+    have diverged in each cell. Without a replication, or before its first look, there are no rows.
     """
     rule = pulled.protocol
     rows = {}
@@ -31,7 +32,8 @@ def decisions(pulled: RunSet) -> pd.DataFrame:
             ends = (one.estimate, one.low, one.high)
             field = rule.replication.field if rule.replication else ""
             rows[one.cells] = (
-                one.where, field, one.better, one.than, one.verdict, *ends, one.n, look.number, look.seeds, look.bound
+                one.where, field, one.better, one.than, one.verdict, *ends, one.n, look.number, look.seeds, look.bound,
+                f"diverged {one.diverged[0]} and {one.diverged[1]}",
             )  # fmt: skip
     frame = pd.DataFrame(list(rows.values()), columns=list(COLUMNS))
     return frame.astype({"estimate": float, "low": float, "high": float})
@@ -59,7 +61,7 @@ def decision_rows(pulled: RunSet) -> list[list[str]]:
             [
                 row["cells"] or "all",
                 words,
-                "-" if pd.isna(row["estimate"]) else amount_text(row["estimate"], metric),
+                row["diverged"] if pd.isna(row["estimate"]) else amount_text(row["estimate"], metric),
                 "-" if any(map(pd.isna, ends)) else " to ".join(amount_text(end, metric) for end in ends),
                 str(row["n"]),
                 "not decided" if verdict == OPEN else f"look {row['look']}",
@@ -80,7 +82,7 @@ def replication_text(pulled: RunSet) -> str:
     count = made[0].comparisons
     seen = f" {begun_text(pulled.protocol.begun)}." if pulled.protocol.begun else ""
     return (
-        f"{replication.field} by {replicated_metric(pulled)}: {count - left} of {count} comparisons are decided. Seeds "
-        f"were added until a comparison was decided, with looks planned at n = {looks}. The chance of any false "
+        f"{replication.field} by {replicated_metric(pulled)}: decided comparisons: {count - left} of {count}. Seeds "
+        f"are added until a comparison is decided, with looks planned at n = {looks}. The chance of any false "
         f"decision, over all looks and comparisons, is at most {replication.level:.3g}.{seen}{margin}"
     )

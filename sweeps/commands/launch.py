@@ -11,7 +11,7 @@ from polysweep.sweeps.commands.printing import ended, show_failures, show_holder
 from polysweep.sweeps.commands.retry import retry
 from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import LaunchOptions
-from polysweep.sweeps.planning.decide import settled
+from polysweep.sweeps.planning.decide import open_pairs, settled
 from polysweep.sweeps.planning.decision_lines import decision_lines
 from polysweep.sweeps.planning.plan import Plan
 from polysweep.sweeps.planning.plan import plan as make_plan
@@ -148,8 +148,11 @@ def _say_decisions(spec: SweepSpec, plan: Plan, store: Store) -> None:
     if spec.decides:
         for line in decision_lines(spec.settings, store.search.decisions(spec.name), plan.trials):
             say(line)
-        if failed := plan.counts()[State.FAILED]:
-            say(f"{failed} failed trials may hold decisions back; --retry-failed runs them again")
+        from polysweep.sweeps.planning.ahead import lines_ahead  # scipy takes its time
+
+        if open_pairs(spec) or plan.counts()[State.FAILED]:
+            for line in lines_ahead(spec, store, plan.states):
+                say(line)
 
 
 def warnings(spec: SweepSpec) -> list[str]:

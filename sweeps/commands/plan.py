@@ -31,8 +31,9 @@ class PlannedLaunch:
 def plan_launch(spec: SweepSpec, store: Store, data_dir: str | None = None) -> PlannedLaunch:
     """Plan a launch of `spec`; nothing is started or written."""
     spec = as_launched(spec, store)
-    extension = compare(spec, store)
+    compare(spec, store)  # which refuses what must not be decided
     spec, states, records = settled(spec, store, keep=False)
+    extension = compare(spec, store)
     data = data_folder(data_dir, spec.launch.data_dir)
     widths = Widths(spec, data, store=store)
     planned = plan(spec, states, widths=widths)

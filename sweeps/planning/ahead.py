@@ -15,7 +15,7 @@ from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.protocol import Replication
 from polysweep.sweeps.spec.replication_checks import reported_metric
 from polysweep.sweeps.spec.spec import SweepSpec
-from polysweep.sweeps.store.states import TrialState
+from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.history import is_accuracy
 
@@ -50,19 +50,21 @@ def _replication_ahead(
     looks = ", ".join(f"{size} (at {level:.2g})" for size, level in zip(replication.looks, levels, strict=True))
     margin = f", equivalent within {replication.margin}" if replication.margin else ""
     yield (
-        f"replicate: {len(pairs)} comparisons of {replication.field} by {reported_metric(spec)}{margin}, level "
-        f"{replication.level:g} over all of them and all looks; looks at n = {looks}"
+        f"replicate: {replication.field} by {reported_metric(spec)}{margin}; comparisons: {len(pairs)}; level "
+        f"{replication.level:g} over all of them and all looks, at n = {looks}"
     )
     number = len(decisions.looks)
     if not open_:
         return
+    if failed := sum(state.state == State.FAILED for state in states.values()):
+        yield f"failed trials: {failed}; no look is made without their results: launch with --retry-failed"
     sizes = rounds(spec, tuning, decisions)
     if number + bool(spec.protocol) >= len(sizes):
         cells = decisions.looks[-1].open_cells if number else {cell for pair in open_ for cell in pair[:2]}
         needed = total_trials(spec, tuning, [*sizes, dict.fromkeys(cells, replication.looks[number])])
         yield (
             f"look {number + 1} is not made: it needs {needed} trials in all, and max_trials is "
-            f"{replication.max_trials}; {len(open_)} comparisons stay open"
+            f"{replication.max_trials}; open comparisons: {len(open_)}"
         )
         return
     yield from _power_lines(spec, replication, levels[number], open_, open_results(spec, store, states, is_whole=False))

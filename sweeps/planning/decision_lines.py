@@ -42,28 +42,27 @@ def begun_text(begun: int) -> str:
 
 
 def look_line(look: Look, replication: Replication) -> str:
-    """`look 2 of 4, 5 seeds: 3 of 4 comparisons are open`."""
+    """`look 2 of 4, 5 seeds, each test at 0.002: open comparisons: 3 of 4`."""
     left = sum(one.verdict == OPEN for one in look.compared)
-    count = f"{left} of {look.comparisons} comparisons are open" if left else "every comparison is decided"
+    count = f"open comparisons: {left} of {look.comparisons}" if left else "every comparison is decided"
     return f"look {look.number} of {len(replication.looks)}, {look.seeds} seeds, each test at {look.bound:.2g}: {count}"
 
 
 def compared_text(one: Compared, field: str, metric: str) -> str:
     """`rho=0.1: scheduler polyak better than constant by 0.31 points [0.12, 0.50], n = 5`."""
-    where = f"{one.where}: " if one.where else ""
-    gap = gap_text(one, metric)
+    where, sides = f"{one.where}: " if one.where else "", f"{one.better} and {one.than}: {one.verdict}"
     if one.verdict in (BETTER, WORSE):
-        return f"{where}{field} {one.better} {one.verdict} than {one.than}{' by ' if gap else ''}{gap}, n = {one.n}"
-    return (
-        f"{where}{field} {one.better} and {one.than}: {one.verdict}{', difference ' if gap else ''}{gap}, n = {one.n}"
-    )
-
-
-def gap_text(one: Compared, metric: str) -> str:
-    """`0.31 points [0.12, 0.50]`; empty if a cell has no finished seed."""
+        sides = f"{one.better} {one.verdict} than {one.than}"
     if one.estimate is None:
-        return ""
-    text = f"{amount_text(one.estimate, metric)}{' points' if is_accuracy(metric) else ''}"
+        gap = f", diverged {one.diverged[0]} and {one.diverged[1]}"
+    else:
+        gap = (" by " if one.verdict in (BETTER, WORSE) else ", difference ") + gap_text(one.estimate, one, metric)
+    return f"{where}{field} {sides}{gap}, n = {one.n}"
+
+
+def gap_text(estimate: float, one: Compared, metric: str) -> str:
+    """`0.31 points [0.12, 0.50]`."""
+    text = f"{amount_text(estimate, metric)}{' points' if is_accuracy(metric) else ''}"
     if one.low is None or one.high is None:
         return text
     return f"{text} [{amount_text(one.low, metric)}, {amount_text(one.high, metric)}]"

@@ -41,7 +41,13 @@ def compared(pair: Pair, one: CellResult, other: CellResult, bound: float, margi
         low, high = interval(first, second, bound)
         verdict = _of_interval(low, high, margin, one.diverged - other.diverged)
     better, than = map(str, pair.values)
-    return Compared(pair[:2], better, than, pair.where, n, estimate, _finite(low), _finite(high), verdict)
+    lost = (_lost(one), _lost(other))
+    return Compared(pair[:2], better, than, pair.where, n, estimate, _finite(low), _finite(high), verdict, lost)
+
+
+def _lost(cell: CellResult) -> str:
+    """`2/5`: of all seeds those that diverged."""
+    return f"{cell.diverged}/{len(cell.values) + cell.diverged}"
 
 
 def _finite(end: float) -> float | None:

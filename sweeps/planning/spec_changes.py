@@ -10,6 +10,7 @@ from typing import Any
 from polysweep.sweeps.spec.added_trials import rounds
 from polysweep.sweeps.spec.comparisons import pairs_of
 from polysweep.sweeps.spec.decisions import by_key
+from polysweep.sweeps.spec.protocol import seeds_text
 from polysweep.sweeps.spec.replication_checks import fixed_plan
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import Settings, Sweep, SweepTrial
@@ -108,8 +109,10 @@ def check_looks(spec: SweepSpec, store: Store) -> None:
         )
     if len(rounds(spec, spec.tuning_trials, spec.decisions)) < len(looks) + bool(spec.protocol):
         assert spec.replicate is not None
+        listed = store.launched(spec.name).trials
         raise UserError(
-            f"replicate.max_trials: {spec.replicate.max_trials}, but {len(looks)} looks have been made that took more"
+            f"replicate.max_trials: {spec.replicate.max_trials}, but the {len(looks)} looks that have been made took "
+            f"more; the sweep has {len(listed)} trials"
         )
 
 
@@ -129,6 +132,8 @@ def _changes(old: Sweep, new: SweepSpec) -> list[str]:
         )
         if before != after
     ]
+    if was.protocol and now.protocol and (dropped := set(was.protocol["report_on"]) - set(now.protocol["report_on"])):
+        changes.append(f"protocol.report_on: without {seeds_text(sorted(dropped))}")
     if was.method == now.method == "grid":
         values, left = _values(old.trials), _values(new.trials)
         for name, only in values.items():

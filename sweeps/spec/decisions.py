@@ -54,6 +54,7 @@ class Compared:
     low: float | None  # None: without end
     high: float | None
     verdict: Verdict
+    diverged: tuple[str, str] = ("", "")  # of each cell, `8/8`
 
 
 @dataclass(frozen=True)

@@ -151,12 +151,17 @@ def _points(spec: SpecFields, where: Source, suggestions: Sequence[Suggestion], 
                 yield Point(variant, dict(zip(space, choice, strict=True)))
 
 
+def candidates_of(spec: SpecFields, budget: int) -> list[list[Mapping[str, Any]]]:
+    """By variant the same draws of what is tuned for every cell: `budget` different ones, or as many as there are."""
+    spaces = [{name: one for name, one in space.items() if name in spec.tuned} for space in spec.space]
+    draws = [itertools.islice(distinct_draws([space], spec.search_seed), budget) for space in spaces]
+    return [[point.values for point in points] for points in draws]
+
+
 def _budgeted(spec: SpecFields, budget: int) -> Iterator[Point]:
-    """For every cell the same draws of what is tuned, `budget` different ones or as many as there are."""
-    for variant, space in enumerate(spec.space):
-        tuned = {name: parameter for name, parameter in space.items() if name in spec.tuned}
-        listed = {name: parameter.grid or [] for name, parameter in space.items() if name not in tuned}
-        candidates = [point.values for point in itertools.islice(distinct_draws([tuned], spec.search_seed), budget)]
+    """Every cell with its candidates."""
+    for variant, (space, candidates) in enumerate(zip(spec.space, candidates_of(spec, budget), strict=True)):
+        listed = {name: parameter.grid or [] for name, parameter in space.items() if name not in spec.tuned}
         for choice in itertools.product(*listed.values()):
             cell = dict(zip(listed, choice, strict=True))
             yield from (Point(variant, {name: {**cell, **one}[name] for name in space}) for one in candidates)

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from polysweep.sweeps.spec.preregistration import AMOUNT_SCHEMA, Amount, Value, read_amount
-from polysweep.trainer.components.options import Count
+from polysweep.trainer.components.options import Count, increasing, number
 
 LARGEST_SEED: Final = 2**63 - 1
 MOST_LOOKS: Final = 99
+MOST_SEEDS: Final = 10_000
+LEAST_LEVEL: Final = 1e-6
 LEAST_LOOK: Final = 2
 """Seeds of a cell at a look: one has no spread."""
 
@@ -24,23 +26,25 @@ def distinct(values: list[int]) -> list[int]:
     return values
 
 
-def rising(looks: list[int]) -> list[int]:
-    """Refuse looks that fall or repeat. Raises `ValueError`."""
-    for before, after in itertools.pairwise(looks):
-        if after <= before:
-            raise ValueError(f"looks rise, and {after} comes after {before}")
-    return looks
+def listed_seeds(value: object) -> object:
+    """Refuse what is no list. Raises `ValueError`."""
+    if not isinstance(value, list) or not value:
+        raise ValueError("a list of seeds, such as [0, 1, 2]")
+    return value
 
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, strict=True)]
-Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(distinct)]
+Seeds = Annotated[list[Seed], BeforeValidator(listed_seeds), Field(min_length=1), AfterValidator(distinct)]
 
 
 Looks = Annotated[
-    list[Annotated[int, Field(ge=LEAST_LOOK, strict=True)]],
+    list[Annotated[int, Field(ge=LEAST_LOOK, le=MOST_SEEDS, strict=True)]],
     Field(min_length=1, max_length=MOST_LOOKS),
-    AfterValidator(rising),
+    AfterValidator(increasing),
 ]
+
+
+Level = Annotated[float, BeforeValidator(number), Field(ge=LEAST_LEVEL, lt=0.5)]
 
 
 class Protocol(BaseModel):
@@ -69,7 +73,7 @@ class Replication(BaseModel):
         str | Annotated[dict[str, Annotated[list[Value], Field(min_length=2)]], Field(min_length=1, max_length=1)]
     )  # a field with all its values, or with these
     looks: Looks  # seeds of each open cell: 3, 5, 10, ...
-    level: Annotated[float, Field(gt=0, lt=0.5)] = 0.05  # of any false decision, over all looks and comparisons
+    level: Level = 0.05  # of any false decision, over all looks and comparisons
     margin: Annotated[Amount, BeforeValidator(read_amount), WithJsonSchema(AMOUNT_SCHEMA)] | None = None
     """Cells that differ by less are equivalent."""
     max_trials: Count | None = None  # of the whole sweep

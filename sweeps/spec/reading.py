@@ -103,6 +103,9 @@ def read_fields(
 
 
 def _check_keys(data: Mapping[str, Any], problems: Problems) -> None:
+    for key in ("protocol", "replicate", "claims"):
+        if key in data and data[key] is None:
+            problems.add((key,), f"{key}: is empty; leave it out, or say what it is")
     for key, value in data.items():
         is_entry = isinstance(value, dict) and not value.keys().isdisjoint(Parameter.model_fields)
         if is_parameter(key) and (is_entry or key not in SpecFields.model_fields):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from polysweep.sweeps.spec.expansion import candidates_of
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parameter import EXPONENTS, Parameter
 from polysweep.trainer.text import brief
@@ -18,9 +19,18 @@ def remarks_on_spec(spec: SpecFields) -> list[str]:
     if early is not None and early.ignored:
         counted = "'max_iter' and 's' count" if "min_iter" in early.ignored else "'min_iter' counts"
         texts.append(f"early_terminate: ignored: {', '.join(early.ignored)}, because {counted}, as in W&B")
+    if spec.budget:
+        texts += _on_budget(spec, spec.budget)
     if spec.launch.resources.gpus > 1:
         texts.append(f"launch.gpus: {spec.launch.gpus:g}: a stack is trained on one GPU, the others of its stack idle")
     return texts
+
+
+def _on_budget(spec: SpecFields, budget: int) -> Iterator[str]:
+    for variant, candidates in enumerate(candidates_of(spec, budget)):
+        if len(candidates) < budget:
+            which = f"variant {variant + 1} has" if len(spec.variants) > 1 else "there are"
+            yield f"protocol.budget: {budget}, but {which} only {len(candidates)} different candidates"
 
 
 def _remarks(parameter: Parameter, method: str) -> Iterator[str]:

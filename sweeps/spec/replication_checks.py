@@ -12,6 +12,7 @@ from polysweep.sweeps.spec.claim_checks import missing_value
 from polysweep.sweeps.spec.comparisons import pairs_of
 from polysweep.sweeps.spec.decisions import Decisions, by_key
 from polysweep.sweeps.spec.fields import SpecFields
+from polysweep.sweeps.spec.parsing import MAX_TRIALS
 from polysweep.sweeps.spec.preregistration import is_same, unit_problem
 from polysweep.sweeps.spec.protocol import Replication
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
@@ -33,6 +34,11 @@ def check_cells(spec: SpecFields, trials: Sequence[SweepTrial], configs: Iterabl
     _check_compared(spec.replicate, trials, where)
     if spec.protocol is None:
         _check_candidates(trials, where)
+    most = len(by_key(trials)) * spec.replicate.looks[-1]
+    if most > MAX_TRIALS:
+        raise where.error(
+            ("replicate", "looks"), f"replicate.looks: {most} trials at the last; a sweep has at most {MAX_TRIALS}"
+        )
     if spec.replicate.max_trials and spec.method != "bayes":
         _check_max_trials(spec, spec.replicate, trials, where)
 
@@ -93,7 +99,8 @@ def _check_metric(spec: SpecFields, replication: Replication, configs: Sequence[
                 at, f"replicate.metric: task {config.task!r} does not log {brief(name)}; {expected(name, logged)}"
             )
         if name.startswith("val/") and (not config.val_fraction or (spec.protocol and spec.protocol.retrain)):
-            raise where.error(at, f"replicate.metric: {name!r} is not measured by the trials that are compared")
+            why = "retrained trials hold nothing out" if config.val_fraction else "val_fraction is 0"
+            raise where.error(at, f"replicate.metric: {name!r} is not measured, because {why}; such as test/top1")
     if is_larger_better(spec, configs) is None:
         raise where.error(at, f"replicate.metric: whether a larger {name!r} is better is not known")
     if replication.margin is not None:

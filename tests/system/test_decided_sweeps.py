@@ -64,7 +64,7 @@ def test_a_launch_tunes_reports_and_replicates_by_itself(run_here: Run, launch_h
     for words in (
         "protocol: tuned on seeds 0, 1, reported on seeds 2, 3; 0 of 4 cells have chosen",
         "then the chosen candidate of each of 4 cells runs on 2 reporting seeds: 8 trials",
-        "replicate: 2 comparisons of scheduler by test/top1, level 0.05 over all of them and all looks; looks at n = 2",
+        "replicate: scheduler by test/top1; comparisons: 2; level 0.05 over all of them and all looks, at n = 2",
         "look 1 at 2 seeds; its power by the stds so far:",
     ):
         assert words in planned.stdout, planned.stdout

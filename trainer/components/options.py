@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,6 +24,9 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Numbers = TypeVar("Numbers", bound=Sequence[int])
+
+
 def number(value: object) -> object:
     """Refuse true and false where a number is meant: pydantic would take them for 1 and 0."""
     if isinstance(value, bool):
@@ -37,7 +41,7 @@ def path_text(value: str) -> str:
     return value
 
 
-def increasing(values: tuple[int, ...]) -> tuple[int, ...]:
+def increasing(values: Numbers) -> Numbers:
     """Refuse a list that does not increase. Raises `ValueError`."""
     for before, value in pairwise(values):
         if value <= before:

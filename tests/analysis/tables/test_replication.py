@@ -35,7 +35,7 @@ def test_each_comparison_has_the_look_that_decided_it(tmp_path: Path) -> None:
     rows = decision_rows(made)
     assert rows[1] == ["rho=0.1", "polyak and constant: equivalent", "0.20", "-0.10 to 0.40", "5", "look 2", "0.01"]
     assert rows[2] == ["rho=0.4", "polyak better than constant", "20.00", "-", "3", "look 1", "0.001"]
-    assert "2 of 2 comparisons are decided" in replication_text(made)
+    assert "decided comparisons: 2 of 2" in replication_text(made)
 
 
 def test_tables_show_it_and_count_the_looks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.support.replicated_worlds import world_spec
 
 SHOWN = Compared(("a", "b"), "polyak", "constant", "rho=0.1", 5, 0.0031, 0.0012, 0.005, "better")
 OPEN_ONE = Compared(("a", "c"), "polyak", "lin", "", 5, -0.00001, -0.002, 0.002, "not decided")
-DIVERGED = Compared(("d", "e"), "polyak", "constant", "rho=0.4", 0, None, None, None, "both diverge")
+DIVERGED = Compared(("d", "e"), "polyak", "constant", "rho=0.4", 0, None, None, None, "both diverge", ("3/3", "3/3"))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ DIVERGED = Compared(("d", "e"), "polyak", "constant", "rho=0.4", 0, None, None, 
             "test/top1",
             "scheduler polyak and lin: not decided, difference 0.00 points [-0.20, 0.20], n = 5",
         ),
-        (DIVERGED, "test/top1", "rho=0.4: scheduler polyak and constant: both diverge, n = 0"),
+        (DIVERGED, "test/top1", "rho=0.4: scheduler polyak and constant: both diverge, diverged 3/3 and 3/3, n = 0"),
         (SHOWN, "test/loss", "rho=0.1: scheduler polyak better than constant by 0.0031 [0.0012, 0.0050], n = 5"),
     ],
 )
@@ -38,7 +38,7 @@ def test_a_difference_that_rounds_to_nothing_has_no_sign() -> None:
 def test_looks_say_what_is_open() -> None:
     replication = Replication(compare="scheduler", looks=[3, 5])
     look = Look(1, 3, 0.0123, {}, 2, (SHOWN, OPEN_ONE))
-    assert look_line(look, replication) == "look 1 of 2, 3 seeds, each test at 0.012: 1 of 2 comparisons are open"
+    assert look_line(look, replication) == "look 1 of 2, 3 seeds, each test at 0.012: open comparisons: 1 of 2"
     last = Look(2, 5, 0.04, {}, 2, (SHOWN,))
     assert look_line(last, replication).endswith("every comparison is decided")
 

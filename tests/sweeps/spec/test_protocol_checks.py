@@ -17,9 +17,9 @@ from tests.support.replicated_worlds import FIELDS, PROTOCOL, REPLICATE, problem
             "2 also in tune_on: a seed that has chosen the candidate makes its mean",
         ),
         ({"report_on": [2, 3, 4]}, "report on others, such as 3, 4, 5"),
-        ({"tune_on": 3}, "protocol.tune_on: Input should be a valid list (got 3)"),
+        ({"tune_on": 3}, "protocol.tune_on: a list of seeds, such as [0, 1, 2] (got 3)"),
         ({"tune_on": [0, 0]}, "seed 0 is listed twice"),
-        ({"report_on": []}, "at least 1 item"),
+        ({"report_on": []}, "a list of seeds, such as [0, 1, 2]"),
         ({"report_on": [-1]}, "greater than or equal to 0"),
         ({"retrain": "yes"}, "valid boolean"),
         ({"retrain": True}, "protocol.retrain: requires val_fraction > 0"),
@@ -34,8 +34,8 @@ def test_a_protocol_that_cannot_be_followed_is_refused(change: dict[str, Any], r
 @pytest.mark.parametrize(
     ("looks", "reason"),
     [
-        ([5, 3], "looks rise, and 3 comes after 5"),
-        ([3, 3], "looks rise, and 3 comes after 3"),
+        ([5, 3], "must increase, but 3 comes after 5"),
+        ([3, 3], "must increase, but 3 comes after 3"),
         ([1, 3], "greater than or equal to 2"),
         ([2, 5], "the first is at 2 seeds, but protocol.report_on has 3"),
         ([], "at least 1 item"),

@@ -20,7 +20,7 @@ from tests.support.replicated_worlds import FIELDS, PROTOCOL, REPLICATE, problem
         ({"margin": "-1 points"}, "a number >= 0, or such as '0.2 points'"),
         ({"margin": "0.2 points", "metric": "test/loss"}, "test/loss is no accuracy and has no points"),
         ({"metric": "tets/loss"}, "does not log 'tets/loss'; did you mean 'test/loss'?"),
-        ({"metric": "val/top1"}, "'val/top1' is not measured by the trials that are compared"),
+        ({"metric": "val/top1"}, "'val/top1' is not measured, because val_fraction is 0"),
         ({"compare": "lr"}, "'lr' is tuned: cells are compared, after the choice in each"),
         ({"compare": "rhoo"}, "'rhoo' does not tell cells apart; did you mean 'rho'?"),
         (
@@ -31,7 +31,7 @@ from tests.support.replicated_worlds import FIELDS, PROTOCOL, REPLICATE, problem
         ({"compare": {"rho": ["0.1", "0.2"]}}, "write the float 0.1 without quotes"),
         ({"compare": {"scheduler": ["constant"]}}, "expected a field such as scheduler, or one with values"),
         ({"compare": 5}, "expected a field such as scheduler, or one with values"),
-        ({"level": 0}, "replicate.level: Input should be greater than 0"),
+        ({"level": 0}, "replicate.level: Input should be greater than or equal to 0.000001"),
         ({"max_trials": 47}, "replicate.max_trials: 47, but the first look at 3 seeds of 8 cells makes 72 trials"),
         ({"looks": None}, "replicate.looks"),
     ],
