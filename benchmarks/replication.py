@@ -85,13 +85,13 @@ def product(worlds: int) -> str:
             is_polyak = values["scheduler"] == "polyak"
             return 0.9 + gap * STD * is_polyak, STD * (ratio if is_polyak else 1.0)
 
-        found = rates(spec, truth, worlds)
-        false = found.any_better_or_worse if not gap else 0.0
+        outcome = rates(spec, truth, worlds)
+        false = outcome.any_better_or_worse if not gap else 0.0
         fixed = error_rates([0.05 / 4], [20], 1.0, 40_000, gap, 0) if ratio == 1.0 else float("nan")
-        texts = [f"{value:.1%}" for value in (found.better, found.worse, found.equivalent, found.open)]
+        texts = [f"{value:.1%}" for value in (outcome.better, outcome.worse, outcome.equivalent, outcome.open)]
         shown = "-" if np.isnan(fixed) else f"{fixed:.1%}"
         rows.append(
-            f"| {name} | {'-' if gap else f'{false:.1%}'} | {' | '.join(texts)} | {found.seeds:.1f} | {shown} |"
+            f"| {name} | {'-' if gap else f'{false:.1%}'} | {' | '.join(texts)} | {outcome.seeds:.1f} | {shown} |"
         )
     return "\n".join(rows)
 

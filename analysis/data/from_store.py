@@ -122,8 +122,8 @@ def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:
         problems.append(f"The claims cannot be read: {error}.")
     try:
         if protocol.replication or protocol.roles:
-            made = store.search.decisions(protocol.name)
-            protocol = replace(protocol, looks_made=made.looks, begun=made.begun)
+            decided = store.search.decisions(protocol.name)
+            protocol = replace(protocol, looks_made=decided.looks, begun=decided.begun)
     except StoreError as error:
         problems.append(f"What was decided cannot be read: {error}.")
     return replace(protocol, problem=" ".join(problems))

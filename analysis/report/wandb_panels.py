@@ -45,7 +45,7 @@ def filters_of(protocol: SelectionRule) -> Any:
     from wandb_workspaces import expr
 
     tag = tag_of(protocol)
-    if tag and protocol.roles:  # the seeds that have tuned are in no mean
+    if tag and protocol.roles:  # no mean is over the seeds that have tuned
         return expr.And(expr.Tags().isin([tag]), expr.Config("seed").notin(list(protocol.roles.tune_on)))
     if tag:
         return expr.And(expr.Tags().isin([tag]))

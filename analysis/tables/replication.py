@@ -73,13 +73,13 @@ def decision_rows(pulled: RunSet) -> list[list[str]]:
 
 def replication_text(pulled: RunSet) -> str:
     """How it was decided: what was compared, at which level, at which looks; empty without a replication."""
-    replication, made = pulled.protocol.replication, pulled.protocol.looks_made
-    if replication is None or not made:
+    replication, looks_made = pulled.protocol.replication, pulled.protocol.looks_made
+    if replication is None or not looks_made:
         return ""
     looks = ", ".join(f"{seeds}" for seeds in replication.looks)
     margin = f" Cells whose difference is within {replication.margin} are equivalent." if replication.margin else ""
-    left = sum(one.verdict == OPEN for one in made[-1].compared)
-    count = made[0].comparisons
+    left = sum(one.verdict == OPEN for one in looks_made[-1].compared)
+    count = looks_made[0].comparisons
     seen = f" {begun_text(pulled.protocol.begun)}." if pulled.protocol.begun else ""
     return (
         f"{replication.field} by {replicated_metric(pulled)}: decided comparisons: {count - left} of {count}. Seeds "

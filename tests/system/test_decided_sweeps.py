@@ -251,3 +251,25 @@ def test_what_has_been_looked_at_keeps_its_plan(run_here: Run, launch_here: Run,
             refused = run_here(command[0], spec_file(tmp_path, **changes), "--store", store, *command[1:])
             assert refused.returncode == 2 and words in refused.stderr, refused.stderr
     assert run_here("plan", spec_file(tmp_path), "--store", store).returncode == 0
+
+
+def test_what_is_asked_for_later_is_told_apart(run_here: Run, launch_here: Run, tmp_path: Path) -> None:
+    """`max_trials` may be raised, other reporting seeds need --extend, and damage is named by `table` too."""
+    spec, store = spec_file(tmp_path, replicate={**TUNED["replicate"], "max_trials": 20}), tmp_path / "store"
+    assert launch_here(spec, "--store", store).returncode == 0
+    planned = run_here("plan", spec, "--store", store).stdout
+    assert "look 2 is not made: it needs 24 trials in all, and max_trials is 20" in planned, planned
+    raised = ("replicate", "small", "--store", store, "--wandb", "disabled", "--max-trials", "30", "--dry-run")
+    dry = run_here(*raised)
+    assert dry.returncode == 0 and "4 new" in dry.stdout and "--extend" not in dry.stdout, dry.stdout + dry.stderr
+
+    plain = spec_file(tmp_path, replicate=None)
+    other = tmp_path / "other"
+    assert launch_here(plain, "--store", other).returncode == 0
+    swapped = spec_file(tmp_path, replicate=None, protocol={"tune_on": [0, 1], "report_on": [4, 5]})
+    refused = run_here("launch", swapped, "--store", other, "--wandb", "disabled")
+    assert refused.returncode == 2 and "protocol.report_on: without 2, 3" in refused.stderr
+
+    (store / "sweeps/small/looks/01.json").write_bytes(b"{")
+    table = run_here("table", "small", "--store", store)
+    assert table.returncode == 0 and "What was decided cannot be read" in table.stderr and "01.json" in table.stderr

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.trainer.errors import UserError
 from tests.support.replicated_worlds import FIELDS, PROTOCOL, REPLICATE, problem_of
 
 
@@ -64,6 +67,13 @@ def test_a_budget_needs_cells_that_can_be_listed() -> None:
     drawn = {**FIELDS["parameters"], "rho": {"min": 0.1, "max": 0.4}}
     message = problem_of(method="random", protocol={**PROTOCOL, "budget": 4}, parameters=drawn, replicate=None)
     assert "'rho': with protocol.budget what is not tuned makes cells" in message
+
+
+@pytest.mark.parametrize("key", ["protocol", "replicate", "claims"])
+def test_a_key_without_anything_is_not_taken_for_none(key: str) -> None:
+    text = json.dumps({**FIELDS, "seeds": 3, key: None}, indent=1)
+    with pytest.raises(UserError, match=rf"world\.yaml:\d+: {key}: is empty; leave it out"):
+        SweepSpec.parse(text, "world.yaml")
 
 
 def test_seeds_that_are_parameters_are_not_added_to() -> None:

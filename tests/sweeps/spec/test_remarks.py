@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polysweep.sweeps.spec.remarks import remarks_on_spec
+from tests.support.replicated_worlds import FIELDS, PROTOCOL, world_spec
 from tests.support.specs import GOOD, parse
 
 
@@ -85,3 +86,12 @@ def test_many_values_are_compared_in_no_time() -> None:
 def test_more_gpus_than_a_stack_uses_get_a_line(gpus: str, count: int) -> None:
     texts = [text for text in remarks_on_spec(parse(GOOD + f"launch: {{gpus: {gpus}}}\n")) if "launch.gpus" in text]
     assert texts == ["launch.gpus: 2: a stack is trained on one GPU, the others of its stack idle"] * count
+
+
+def test_a_budget_that_a_space_does_not_have_is_said() -> None:
+    drawn = {"scheduler": {"value": "polyak"}, "gamma_b": {"min": 0.5, "max": 2.0}}
+    spec = world_spec(
+        method="random", replicate=None, protocol={**PROTOCOL, "budget": 9}, tuned=["lr", "gamma_b"],
+        variants=[FIELDS["variants"][0], drawn],
+    )  # fmt: skip
+    assert remarks_on_spec(spec) == ["protocol.budget: 9, but variant 1 has only 3 different candidates"]

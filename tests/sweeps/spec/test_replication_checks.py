@@ -40,6 +40,13 @@ def test_what_cannot_be_compared_is_refused(change: dict[str, Any], reason: str)
     assert reason in problem_of(replicate={**REPLICATE, **change})
 
 
+def test_a_sweep_stays_within_what_a_sweep_can_have() -> None:
+    assert "less than or equal to 10000" in problem_of(replicate={**REPLICATE, "looks": [3, 10**14]})
+    many = {**FIELDS["parameters"], "rho": {"values": [at / 1000 for at in range(1, 102)]}}
+    message = problem_of(parameters=many, replicate={**REPLICATE, "looks": [3, 10_000]})
+    assert "replicate.looks: 2020000 trials at the last; a sweep has at most 1000000" in message
+
+
 def test_cells_of_several_candidates_need_a_protocol() -> None:
     message = problem_of(protocol=None, seeds=3)
     assert "cell rho=0.1 scheduler=constant has 3 candidates" in message and "add protocol" in message

@@ -54,6 +54,7 @@ def test_what_the_answers_depend_on_is_frozen_with_them(tmp_path: Path) -> None:
     for changes, part in (
         ({"seeds": 2}, "seeds: 0 -> 0, 1"), ({"parameters": rho}, "trials: 2"),
         ({"tuned": ["epochs"]}, "tuned: nothing"),
+        ({"seeds": 3, "replicate": {"compare": "rho", "looks": [3, 5]}}, "replicate: nothing -> {"),
         ({"metric": {"name": "test/top1", "goal": "minimize"}}, "metric: test/top1 (maximize) -> test/top1 (minimize)"),
     ):  # fmt: skip
         with pytest.raises(UserError) as refused:
