@@ -31,7 +31,7 @@ def compared(pair: Pair, one: CellResult, other: CellResult, bound: float, margi
     """
     first, second = Sample.of(one.values), Sample.of(other.values)
     n = min(first.n, second.n)
-    estimate = first.mean - second.mean if n else None
+    estimate = _finite(first.mean - second.mean) if n else None
     low, high = -math.inf, math.inf
     if not n:
         verdict = _of_counts(one, other, bound)
@@ -51,6 +51,7 @@ def _lost(cell: CellResult) -> str:
 
 
 def _finite(end: float) -> float | None:
+    """None for what no JSON file holds."""
     return end if math.isfinite(end) else None
 
 

@@ -15,6 +15,8 @@ from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.replication import decisions
 from polysweep.sweeps.store.store import Store
+from tests.support.loopback_wandb import Wandb
+from tests.support.made import ADDRESS, as_runs
 from tests.support.processes import descendants, is_alive, kill_group
 from tests.support.results import histories, records
 from tests.support.waiting import wait_for
@@ -58,7 +60,9 @@ def made_decisions(store: Path, name: str = NAME) -> list[Any]:
     return [replace(one, at="") for one in (*made.choices.values(), *made.looks)]
 
 
-def test_a_launch_tunes_reports_and_replicates_by_itself(run_here: Run, launch_here: Run, tmp_path: Path) -> None:
+def test_a_launch_tunes_reports_and_replicates_by_itself(
+    run_here: Run, launch_here: Run, wandb_server: Wandb, tmp_path: Path
+) -> None:
     spec, store = spec_file(tmp_path), tmp_path / "store"
     planned = run_here("plan", spec, "--store", store)
     for words in (
@@ -88,6 +92,10 @@ def test_a_launch_tunes_reports_and_replicates_by_itself(run_here: Run, launch_h
     assert "tuned on seeds 0, 1, reported on seeds 2, 3" in table and "decided by replication" in table
     verdicts = decisions(chosen.pulled)
     assert list(verdicts["cells"]) == ["rho=0.1", "rho=0.2"] and set(verdicts["one"]) == {"polyak"}
+    wandb_server.load("p", as_runs(Store(str(store)), "small"))
+    there = select(pull(f"{ADDRESS}/small", store=str(store), cache=tmp_path / "wandb-cache"))
+    columns = ["rho", "scheduler", "selected", "candidates", "seeds", "n", "mean", "std"]
+    assert there.cells[columns].to_dict("records") == chosen.cells[columns].to_dict("records"), "as W&B has the runs"
     page = tmp_path / "report.html"
     assert run_here("report", "small", "--store", store, "--out", page).returncode == 0
     text = page.read_text()

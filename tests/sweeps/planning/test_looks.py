@@ -38,6 +38,11 @@ def test_the_verdict(one: CellResult, other: CellResult, margin: float, verdict:
     assert (result.better, result.than, result.where, result.cells) == ("polyak", "constant", "rho=0.1", ("a", "b"))
 
 
+def test_values_that_are_not_finite_decide_nothing() -> None:
+    result = compared(PAIR, CellResult([float("inf"), 0.9, 0.8]), CellResult(LOW), 0.01, 0.2)
+    assert (result.verdict, result.estimate, result.low, result.high) == (OPEN, None, None, None)
+
+
 def test_what_is_kept_of_it() -> None:
     result = compared(PAIR, CellResult(HIGH), CellResult(LOW), 0.01)
     assert result.n == 4 and result.estimate == pytest.approx(0.1)
