@@ -45,9 +45,11 @@ def test_a_command_says_that_it_is_interrupted_and_a_worker_does_not(begin: Begi
     """Ray ends every worker by a signal when a launch is over, and shows on the laptop what it prints."""
     body = f"""
 interruption = Interruption(is_worker={is_worker})
-interruption.start_in_order(lambda: None, 10)
+asked = threading.Event()
+interruption.start_in_order(asked.set, 10)
 ready()
-while not interruption.signal or any(thread.name != "signals" for thread in threading.enumerate()[1:]):
+asked.wait()
+while any(thread.name != "signals" for thread in threading.enumerate()[1:]):
     time.sleep(0.01)
 """
     process = begin("-c", script(body))
