@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from polysweep.analysis.report.wandb_panels import (
     summary_id,
     tag_of,
 )
+from polysweep.sweeps.spec.protocol import Protocol
 from polysweep.sweeps.store.store import Store
 from tests.support.loopback_wandb import Wandb
 from tests.support.made import ADDRESS, MAPPED, SPEC, as_runs, by_lr, foreign, sweep
@@ -157,6 +159,13 @@ def test_our_runs_have_their_groups_wherever_they_come_from(wandb_server: Wandb,
     )  # fmt: skip
     assert (tag_of(pulled.protocol), source_of(pulled.protocol)) == ("made", "made")
     assert [item.key.name for item in filters_of(there.protocol).items] == ["Tags"]
+
+
+def test_panels_leave_out_the_seeds_that_have_tuned(tmp_path: Path) -> None:
+    pulled = sweep(tmp_path, by_lr)
+    rule = replace(pulled.protocol, roles=Protocol(tune_on=[0, 1], report_on=[2]))
+    tags, seeds = filters_of(rule).items
+    assert (tags.key.name, seeds.key.name, seeds.op, seeds.value) == ("Tags", "seed", "NIN", [0, 1])
 
 
 def test_an_id_follows_from_the_name() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from polysweep.sweeps.planning.spec_changes import as_launched, compare
+from polysweep.sweeps.spec.decisions import Choice, by_key
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
+from tests.support.replicated_worlds import world_spec
 
 SpecFile = Callable[..., Path]
 
@@ -55,6 +57,16 @@ def test_a_random_sweep_of_an_earlier_version_continues_with_the_points_that_it_
     assert (before.new, before.gone, before.changed) == (0, 0, ())
     store.write_sweep(continued)
     assert as_launched(spec, store).trials == continued.trials, "launching it again does not change how it draws"
+
+
+def test_a_random_sweep_of_an_earlier_version_has_its_decisions(tmp_path: Path) -> None:
+    store, spec = Store(str(tmp_path / "store")), world_spec(method="random", run_cap=36)
+    old = spec.with_distinct_draws()
+    store.write_sweep(old)
+    cell, members = next(iter(by_key(old.tuning_trials).items()))
+    store.search.keep_decision("world", Choice(cell, members[0].trial_id))
+    continued = as_launched(spec, store)
+    assert continued.decisions.choices.keys() == {cell} and continued.tuning_trials == old.tuning_trials
 
 
 def test_a_random_sweep_of_this_version_continues_to_draw_with_replacement(spec_file: SpecFile, tmp_path: Path) -> None:
