@@ -50,7 +50,7 @@ def write_spec(path: Path, parameters: dict, **other: object) -> Path:
 def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
     run: Run, launch_here: Run, tmp_path: Path, models: list[str], held_out: list[float], weight_decays: list[float]
 ) -> None:
-    """12 trials with a held-out set; in the long test 96, of both models, with and without held-out set and decay."""
+    """12 trials with a held-out set; in the long test 96, of both models, with and without it and decay, K measured."""
     mini_cifar.write_archives(tmp_path / "data")
     spec = write_spec(
         tmp_path / "mini.yaml",
@@ -69,7 +69,7 @@ def test_both_data_sets_models_optimizers_and_all_schedulers_train_end_to_end(
             {"scheduler": {"value": "cosine"}, "lr": {"value": 0.1}},
             {"scheduler": {"value": "polyak"}},
         ],
-        launch={"data_dir": "data", "checkpoint_seconds": 5},
+        launch={"data_dir": "data", "checkpoint_seconds": 5, "stack": 1 if len(models) == 1 else "auto"},
     )
     launch = launch_here if len(models) == 1 else partial(run, "launch", timeout=1200)
     answer = launch(spec, "--store", "store")
