@@ -11,7 +11,6 @@ The third says by how much the mean of a chosen candidate is too good on the see
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from polysweep.sweeps.planning.sequential import FEWER, bounds
-from tests.support.replicated_worlds import LOOKS, REPLICATE, error_rates, rates, world_spec
+from tests.support.replicated_worlds import LOOKS, REPLICATE, error_rates, mean_seeds, rates, world_spec
 
 STD: Final = 0.01  # over seeds, of a made-up accuracy
 MARGIN: Final = 2.0  # of equivalence, in stds
@@ -54,14 +53,6 @@ def two_cells(worlds: int) -> str:
         texts = [f"{value:.1%}" for value in (*errors, *power)]
         rows.append(f"| {name} | {' | '.join(texts)} | {seeds:.1f} |")
     return "\n".join(rows)
-
-
-def mean_seeds(levels: Any, looks: Any, worlds: int, gap: float, fewer: float) -> float:
-    """Seeds per cell until a rule ends: the chance of each look times the seeds that it adds."""
-    seeds = float(looks[0])
-    for place, (before, after) in enumerate(itertools.pairwise(looks), start=1):
-        seeds += (after - before) * (1 - error_rates(levels[:place], looks[:place], 1.0, worlds, gap, fewer))
-    return seeds
 
 
 def product(worlds: int) -> str:

@@ -24,6 +24,7 @@ from polysweep.analysis.tables.candidates import (
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
 from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could_win
 from polysweep.sweeps.planning.welch import Sample
+from polysweep.sweeps.spec.protocol import metric_reported
 from polysweep.trainer.errors import UserError, expected
 from polysweep.trainer.history import METRICS, SPLITS
 
@@ -65,18 +66,20 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str | None = Non
         for members in candidates.values():
             _require_alike(members, protocol.cell)
             described.append((describe(members, protocol.tuned), members))
-        chosen = _tuned_values(reports.get(key, []), protocol)  # which the Store has decided
+        reporting = reports.get(key, [])
+        chosen = _tuned_values(reporting, protocol)  # as the Store has decided: what has come to its rivals is late
         ranked = sorted(described, key=lambda pair: rank_of(pair[0], maximal))  # stable
         ranked.sort(key=lambda pair: chosen is not None and chosen != _tuned_values(pair[1], protocol))
         candidate_rows += [{**row, "rank": rank} for rank, (row, _) in enumerate(ranked, start=1)]
         (winner, members), rows = ranked[0], [row for row, _ in ranked]
         rivals = that_could_win([row for row, _ in described], winner, best_possible(by, maximal), maximal)
+        rivals = [] if reporting else rivals
         cell = {**winner, **choice(rows, protocol, maximal), "undecided": "", "leading": ""}
         compared = ranked if chose_here else ranked[:1]
         if rivals:
             cell |= undecided(rivals, winner, metric, maximal, protocol.tuned, len(rows))
         if protocol.roles and not (rivals and len(rows) > 1):
-            members = reports.get(key, [])
+            members = reporting
             _require_alike(members, protocol.cell)
             cell |= reported(winner, members, protocol)
             compared = [({**winner, "lacking": 0}, members)]
@@ -101,7 +104,7 @@ def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str |
     if rule.roles and by is not None and by != rule.metric:
         raise UserError(f"--select-by: {by!r}, but the sweep's protocol has chosen by {rule.metric!r}; leave it out")
     if rule.roles and rule.roles.retrain:
-        metric = metric or rule.metric.replace("val/", "test/", 1)
+        metric = metric or metric_reported(rule.metric, rule.roles)
         if epoch == "best":
             raise UserError(f"--epoch: best, but retrained runs do not measure {rule.metric!r}; expected last")
         if metric.startswith("val/"):

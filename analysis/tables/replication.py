@@ -9,6 +9,7 @@ import pandas as pd
 from polysweep.analysis.data.frames import RunSet
 from polysweep.sweeps.planning.decision_lines import amount_text, begun_text
 from polysweep.sweeps.spec.decisions import OPEN
+from polysweep.sweeps.spec.protocol import metric_reported
 from polysweep.trainer.history import is_accuracy
 
 COLUMNS: Final = (
@@ -43,7 +44,7 @@ def replicated_metric(pulled: RunSet) -> str:
     """What was compared."""
     rule = pulled.protocol
     asked = rule.replication.metric if rule.replication else ""
-    return asked or (rule.metric.replace("val/", "test/", 1) if rule.roles and rule.roles.retrain else rule.metric)
+    return asked or metric_reported(rule.metric, rule.roles)
 
 
 def decision_rows(pulled: RunSet) -> list[list[str]]:

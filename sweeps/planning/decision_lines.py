@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polysweep.sweeps.spec.decisions import BETTER, OPEN, WORSE, Compared, Decisions, Look, cell_key
-from polysweep.sweeps.spec.protocol import Protocol, Replication
+from polysweep.sweeps.spec.protocol import Protocol, Replication, metric_reported
 from polysweep.sweeps.spec.sweep import Settings, SweepTrial, by_cell
 from polysweep.trainer.history import is_accuracy, shown_number
 
@@ -13,14 +13,14 @@ from polysweep.trainer.history import is_accuracy, shown_number
 def decision_lines(settings: Settings, decisions: Decisions, trials: Sequence[SweepTrial]) -> list[str]:
     """What has been decided: cells with a choice, and every comparison with the look that decided it."""
     lines = []
-    if settings.protocol is not None:
-        protocol = Protocol.model_validate(settings.protocol)
+    protocol = None if settings.protocol is None else Protocol.model_validate(settings.protocol)
+    if protocol is not None:
         cells = [cell_key(members) for members in by_cell(trials)]
         chosen = len(decisions.choices.keys() & set(cells))
         lines.append(f"protocol: {protocol}; {chosen} of {len(cells)} cells have chosen")
     if settings.replicate is not None:
         replication = Replication.model_validate(settings.replicate)
-        metric = replication.metric or settings.metric.name
+        metric = replication.metric or metric_reported(settings.metric.name, protocol)
         if decisions.begun:
             lines.append(f"replicate: {begun_text(decisions.begun)}")
         lines += [look_line(look, replication) for look in decisions.looks]

@@ -95,6 +95,11 @@ class Replication(BaseModel):
         return {**self.model_dump(exclude={"max_trials"}), "margin": None if self.margin is None else str(self.margin)}
 
 
+def metric_reported(selected_by: str, protocol: Protocol | None) -> str:
+    """What is reported if nothing else is asked for: the metric that selects, of retrained trials on the test set."""
+    return selected_by.replace("val/", "test/", 1) if protocol and protocol.retrain else selected_by
+
+
 def more_seeds(used: Sequence[int]) -> Iterator[int]:
     """The seeds that replication adds, in order: 0, 1, 2, ... without those in use."""
     return (seed for seed in itertools.count() if seed not in used)

@@ -18,8 +18,8 @@ def check_protocol(spec: SpecFields, problems: Problems) -> None:
         free = seeds_text(_free_seeds(spec))
         problems.add(
             ("protocol", "report_on"),
-            f"protocol.report_on: {seeds_text(both)} also in tune_on: a seed that has chosen the candidate makes its "
-            f"mean too good; report on others, such as {free}",
+            f"protocol.report_on: also in tune_on: {seeds_text(both)}; a seed that has chosen the candidate makes its "
+            f"mean too good: report on others, such as {free}",
         )
     if not spec.tuned:
         problems.add(("protocol",), "protocol: nothing is 'tuned', so that there is nothing to choose; leave it out")

@@ -14,7 +14,7 @@ from polysweep.sweeps.spec.decisions import Decisions, by_key
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.parsing import MAX_TRIALS
 from polysweep.sweeps.spec.preregistration import is_same, unit_problem
-from polysweep.sweeps.spec.protocol import Replication
+from polysweep.sweeps.spec.protocol import Replication, metric_reported
 from polysweep.sweeps.spec.sweep import SweepTrial, by_cell, by_point
 from polysweep.sweeps.spec.yaml_lines import KeyPath, Source
 from polysweep.trainer.components.plugins import component, direction_of, metrics_of
@@ -57,13 +57,10 @@ def _check_retrain(configs: Sequence[TrialConfig], where: Source) -> None:
         )
 
 
-def reported_metric(spec: SpecFields, asked: str | None = None) -> str:
-    """What is reported if a replication asks for no other: the sweep's metric, of retrained trials on the test set."""
-    asked = asked if asked is not None or spec.replicate is None else spec.replicate.metric
-    if asked:
-        return asked
-    name = spec.metric.name
-    return name.replace("val/", "test/", 1) if spec.protocol and spec.protocol.retrain else name
+def reported_metric(spec: SpecFields) -> str:
+    """What replication compares."""
+    asked = spec.replicate.metric if spec.replicate else ""
+    return asked or metric_reported(spec.metric.name, spec.protocol)
 
 
 def fixed_plan(spec: SpecFields) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from polysweep.sweeps.spec.diagnosis import report
 from polysweep.sweeps.spec.expansion import Expansion, corners, expand, kinds, middles, ranges
 from polysweep.sweeps.spec.fields import SpecFields
 from polysweep.sweeps.spec.preregistration import Preregistration
+from polysweep.sweeps.spec.protocol import metric_reported
 from polysweep.sweeps.spec.reading import read_fields
-from polysweep.sweeps.spec.replication_checks import check_cells, reported_metric
+from polysweep.sweeps.spec.replication_checks import check_cells
 from polysweep.sweeps.spec.search import Suggestion
 from polysweep.sweeps.spec.sweep import RecordedMetric, Settings, Sweep, SweepTrial, with_cells
 from polysweep.sweeps.spec.yaml_lines import Source, SpecError, kind_of, read_text, read_yaml, with_run_cap
@@ -199,7 +200,7 @@ class SweepSpec(SpecFields):
     @property
     def preregistration(self) -> Preregistration:
         """Its claims, each with its metric, and what their answers depend on."""
-        default = reported_metric(self, "")
+        default = metric_reported(self.metric.name, self.protocol)
         claims = tuple(one.model_copy(update={"metric": one.metric or default}) for one in self.claims)
         return Preregistration(claims, self._design if claims else {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -150,6 +151,14 @@ def error_rates(
         reach = special.stdtrit(np.maximum(seeds - 1, welch - fewer), 1 - level / 2) * np.sqrt(total)
         shown |= abs(one[:, :seeds].mean(axis=1) - other[:, :seeds].mean(axis=1)) > reach
     return float(shown.mean())
+
+
+def mean_seeds(levels: Sequence[float], looks: Sequence[int], worlds: int, gap: float, fewer: float = FEWER) -> float:
+    """Seeds per cell until two cells are told apart, or the last look: by look the share that comes so far."""
+    seeds = float(looks[0])
+    for place, (before, after) in enumerate(itertools.pairwise(looks), start=1):
+        seeds += (after - before) * (1 - error_rates(levels[:place], looks[:place], 1.0, worlds, gap, fewer))
+    return seeds
 
 
 def most_by_chance(level: float, worlds: int) -> float:

@@ -189,6 +189,10 @@ def test_every_cell_gets_the_same_number_of_candidates(run_here: Run, launch_her
     assert launch_here(spec, "--store", store).returncode == 0
     chosen = select(pull("small", store=str(store), cache=tmp_path / "cache"))
     assert chosen.cells["candidates"].tolist() == [3] * 4 and chosen.cells["n"].tolist() == [2] * 4
+    runs = chosen.pulled.runs.copy()
+    runs.loc[~runs["is_added"], "outcome"] = "failed"  # lost after the choice, which has been made and reported
+    later = select(replace(chosen.pulled, runs=runs))
+    assert later.cells[["n", "mean"]].equals(chosen.cells[["n", "mean"]]) and not any(later.cells["undecided"])
     tried = chosen.candidates[chosen.candidates["scheduler"] == "constant"]
     assert tried.groupby("rho")["lr"].apply(sorted).map(tuple).nunique() == 1, "the same draws at each radius"
     more = spec_file(tmp_path, **{**fields, "protocol": {**fields["protocol"], "budget": 4}})
@@ -211,7 +215,7 @@ def test_replicate_decides_a_sweep_that_is_there(
         (("--looks", "2,3"), "--compare: missing"),
         (("--compare", "scheduler"), "cell rho=0.1 scheduler=constant has 2 candidates"),
         (("--compare", "scheduler", "--looks", "3,x"), "--looks: '3,x'; expected whole numbers with commas"),
-        (("--compare", "scheduler", "--report-on", "1,2"), "1 also in tune_on"),
+        (("--compare", "scheduler", "--report-on", "1,2"), "also in tune_on: 1;"),
         (("--compare", "scheduler=polyak,constnat", "--report-on", "2,3"), "no cell has scheduler='constnat'"),
         (("--compare", "scheduler", "--report-on", "2,3", "--margin", "0.5"), "needs a unit"),
     ):

@@ -54,7 +54,7 @@ def test_a_spec_with_a_replication_goes_on_as_it_is() -> None:
         (PLAIN, {}, None, "--compare: missing, and the spec of made as launched has no 'replicate'"),
         (PLAIN, {"looks": [3]}, None, "--compare: missing; the field whose values are compared"),
         (TUNED, {"compare": "rho"}, None, "cell rho=0.1 has 2 candidates"),
-        (TUNED, {"compare": "rho"}, [2, 3, 4], "2 also in tune_on"),
+        (TUNED, {"compare": "rho"}, [2, 3, 4], "also in tune_on: 2;"),
         (TUNED.replace("seeds: 3", "protocol: {tune_on: [0], report_on: [1]}"), {"compare": "rho"}, [2], "--report-on"),
         (PLAIN + "seeds: 5\n", {"compare": "rho"}, None, "the first is at 3 seeds, but every cell has 5"),
     ],

@@ -135,9 +135,9 @@ def test_a_smaller_loss_is_better() -> None:
     assert {one.verdict for one in verdicts(run_world(spec, polyak_is_better, 0)).values()} == {"worse"}
 
 
+@pytest.mark.parametrize("worlds", [40, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("truth", [equal, polyak_is_better])
-def test_worlds_keep_the_level(truth: Any) -> None:
-    worlds = 40
+def test_worlds_keep_the_level(truth: Any, worlds: int) -> None:
     spec = world_spec()
     found = rates(spec, truth, worlds)
     if truth is equal:

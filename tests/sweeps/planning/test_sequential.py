@@ -10,7 +10,7 @@ from scipy import stats
 
 from polysweep.sweeps.planning.sequential import bounds, equivalence_power, interval, power, shown_gap
 from polysweep.sweeps.planning.welch import Sample
-from tests.support.replicated_worlds import error_rates
+from tests.support.replicated_worlds import error_rates, mean_seeds
 
 LOOKS = [3, 5, 10, 20]
 
@@ -35,6 +35,17 @@ def test_all_looks_together_keep_the_level_whatever_the_stds(ratio: float, compa
 
 def test_a_naive_rule_does_not() -> None:
     assert error_rates([0.05] * 4, LOOKS, 1.0, 20_000, fewer=0) > 0.12, "four looks at 0.05"
+
+
+@pytest.mark.parametrize(("gap", "power", "most_seeds"), [(1.0, 0.82, 18), (2.0, 0.999, 11), (4.0, 0.999, 7)])
+def test_looks_show_what_the_fixed_test_at_the_last_shows_with_fewer_seeds(
+    gap: float, power: float, most_seeds: float
+) -> None:
+    """Differences in stds; 20 seeds at once show one std in 87 % of cases, and need 20 of every difference."""
+    levels, worlds = bounds(0.05, LOOKS), 20_000
+    rate = error_rates(levels, LOOKS, 1.0, worlds, gap)
+    assert power < rate > error_rates([0.05], [20], 1.0, worlds, gap, fewer=0) - 0.04
+    assert mean_seeds(levels, LOOKS, worlds, gap) < most_seeds
 
 
 def test_an_interval_is_welchs_with_two_degrees_of_freedom_less() -> None:

@@ -17,7 +17,7 @@ from tests.support.replicated_worlds import FIELDS, PROTOCOL, REPLICATE, problem
     [
         (
             {"report_on": [2, 3, 4]},
-            "2 also in tune_on: a seed that has chosen the candidate makes its mean",
+            "also in tune_on: 2; a seed that has chosen the candidate makes its mean",
         ),
         ({"report_on": [2, 3, 4]}, "report on others, such as 3, 4, 5"),
         ({"tune_on": 3}, "protocol.tune_on: a list of seeds, such as [0, 1, 2] (got 3)"),
