@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from polysweep.sweeps.planning.decide import open_pairs, open_results
+from polysweep.sweeps.planning.decide import open_pairs, open_results, results_of
 from polysweep.sweeps.planning.decision_lines import amount_text
 from polysweep.sweeps.planning.looks import LEAST_SEEDS, CellResult
 from polysweep.sweeps.planning.sequential import bounds, equivalence_power, power, shown_gap
 from polysweep.sweeps.planning.welch import Sample, has_spread
-from polysweep.sweeps.spec.added_trials import rounds, sizes_of, total_trials
+from polysweep.sweeps.spec.added_trials import chosen_trial, rounds, sizes_of, total_trials
 from polysweep.sweeps.spec.comparisons import Pair, pairs_of
 from polysweep.sweeps.spec.decisions import by_key
 from polysweep.sweeps.spec.protocol import Replication
@@ -67,7 +67,18 @@ def _replication_ahead(
             f"{replication.max_trials}; open comparisons: {len(open_)}"
         )
         return
-    yield from _power_lines(spec, replication, levels[number], open_, open_results(spec, store, states, is_whole=False))
+    yield from _power_lines(spec, replication, levels[number], open_, _seen(spec, store, states))
+
+
+def _seen(spec: SweepSpec, store: Store, states: Mapping[str, TrialState]) -> dict[str, CellResult]:
+    """By cell the seeds of its mean; as long as these are too few for a std, the tuning seeds of its candidate."""
+    results = open_results(spec, store, states, is_whole=False)
+    tuning = {}
+    for cell, members in by_key(spec.tuning_trials).items():
+        chosen = chosen_trial(spec, members, spec.decisions, cell)
+        if chosen is not None and (cell not in results or len(results[cell].values) < LEAST_SEEDS):
+            tuning[cell] = [trial for trial in members if trial.point == chosen.point]
+    return {**results, **results_of(spec, store, states, tuning)}
 
 
 def _power_lines(

@@ -163,10 +163,20 @@ def open_results(
     spec: SweepSpec, store: Store, states: Mapping[str, TrialState], *, is_whole: bool
 ) -> dict[str, CellResult]:
     """By cell of an open comparison what its seeds came to; if `is_whole`, only if all of them have a result."""
-    from polysweep.sweeps.planning.looks import CellResult
-
     cells = {cell for pair in open_pairs(spec) for cell in pair[:2]}
     members = {cell: trials for cell, trials in reporting_trials(spec).items() if cell in cells and trials}
+    results = results_of(spec, store, states, members)
+    if not is_whole:
+        return results
+    return {c: result for c, result in results.items() if len(result.values) + result.diverged == len(members[c])}
+
+
+def results_of(
+    spec: SweepSpec, store: Store, states: Mapping[str, TrialState], members: Mapping[str, Sequence[SweepTrial]]
+) -> dict[str, CellResult]:
+    """By cell what these trials have reported so far."""
+    from polysweep.sweeps.planning.looks import CellResult
+
     finished = [t.trial_id for trials in members.values() for t in trials if _has_finished(t, states)]
     is_last = spec.protocol is not None and spec.protocol.retrain
     metric = reported_metric(spec)
@@ -177,8 +187,7 @@ def open_results(
     for cell, trials in members.items():
         own = [sign * values[trial.trial_id] for trial in trials if trial.trial_id in values]
         diverged = sum(states[trial.trial_id].state == State.DIVERGED for trial in trials)
-        if len(own) + diverged == len(trials) or not is_whole:
-            results[cell] = CellResult(own, diverged)
+        results[cell] = CellResult(own, diverged)
     return results
 
 

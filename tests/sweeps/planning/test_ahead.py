@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polysweep.sweeps.planning.ahead import lines_ahead
+from polysweep.sweeps.planning.decide import decided
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.states import State, TrialState
 from tests.support.replicated_worlds import REPLICATE, World, run_world, world_spec
@@ -32,6 +33,17 @@ def test_before_the_first_launch() -> None:
 def test_a_first_look_at_more_seeds_than_report_is_counted_in_full() -> None:
     text = ahead(world_spec(replicate={**REPLICATE, "looks": [10, 20]}), State.NEW)
     assert "each of 8 cells runs on 10 reporting seeds: 80 trials" in text
+
+
+def test_before_the_first_look_the_stds_are_those_of_the_tuning_seeds() -> None:
+    spec = world_spec()
+    trials = {trial.trial_id: trial for trial in spec.trials}
+    world: Any = World(equal, 0, trials)
+    chosen = decided(spec, world, dict.fromkeys(trials, TrialState(State.FINISHED)), keep=False)
+    states = {t.trial_id: TrialState(State.NEW if t.is_added else State.FINISHED) for t in chosen.trials}
+    world.trials = {trial.trial_id: trial for trial in chosen.trials}
+    text = "\n".join(lines_ahead(chosen, world, states))
+    assert "look 1 at 3 seeds" in text and text.count("is shown with a chance of 80%") == 4
 
 
 def test_after_a_look_the_power_of_the_next_is_that_of_the_stds_so_far() -> None:
