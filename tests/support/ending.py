@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,15 @@ SMALL: dict[str, Any] = {"seeds": 1, "tuned": [], "variants": [{"scheduler": {"v
 LASTING: dict[str, Any] = {**SMALL, "parameters": {
     "task": {"value": "digits"}, "model": {"value": "resnet8"}, "optimizer": {"value": "usam"}, "rho": {"value": 0.1},
     "batch_size": {"value": 256}, "epochs": {"value": 400}}}  # fmt: skip
+
+
+def running(environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process that waits, with more in its environment. Popen returns before /proc has that: it says so itself."""
+    waits = [sys.executable, "-IS", "-c", "print('up', flush=True); input()"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(waits, env={**os.environ, **environment}, **pipes)
+    assert said(process) == "up"
+    return process
 
 
 def said(process: subprocess.Popen[str]) -> str:

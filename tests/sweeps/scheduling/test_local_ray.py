@@ -14,6 +14,7 @@ import pytest
 
 from polysweep.sweeps.scheduling import local_ray, reaper
 from polysweep.sweeps.scheduling.local_ray import _ended_at_once, _marked, _watch_processes
+from tests.support.ending import running
 
 
 def test_the_names_of_rays_that_are_not_public_are_there() -> None:
@@ -54,7 +55,7 @@ def test_ray_is_started_again_if_its_processes_were_too_slow(
 
     def init(**_: object) -> None:
         assert all(process.wait(10) == -signal.SIGKILL for process in left)
-        left.append(subprocess.Popen(["sleep", "60"], env={**os.environ, reaper.MARK: mark}))
+        left.append(running({reaper.MARK: mark}))
         if len(left) <= failures:
             raise Exception("The current node timed out during startup. This could happen because ...")
 
@@ -70,7 +71,7 @@ def test_ray_is_started_again_if_its_processes_were_too_slow(
     finally:
         reaper.kill(reaper.marked(mark))
         for process in left:
-            process.wait()
+            process.communicate()
 
 
 def test_any_other_error_of_ray_is_raised_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from polysweep.sweeps.scheduling import reaper
 from tests.support.ending import mark as mark
-from tests.support.ending import said
+from tests.support.ending import running, said
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -40,10 +40,9 @@ def test_what_a_launch_leaves_behind_is_killed_also_what_does_not_hear(
 
 def test_a_process_is_known_by_the_mark_in_its_environment_and_dead_as_a_zombie() -> None:
     own = uuid.uuid4().hex
-    command = [sys.executable, "-IS", "-c", "input()"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, reaper.MARK: own})
+    child = running({reaper.MARK: own})
     try:
-        assert reaper.marked(own) == {child.pid: f"{' '.join(command)} "} and reaper.is_alive(child.pid)
+        assert reaper.marked(own) == {child.pid: f"{' '.join(child.args)} "} and reaper.is_alive(child.pid)
         assert reaper.marked(own, "ANOTHER_VARIABLE") == {}
         reaper.kill([child.pid])
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
