@@ -10,6 +10,11 @@ SPLITS: Final = ("train", "val", "test")
 CLASSIFICATION_METRICS: Final = tuple(f"{split}/{value}" for split in SPLITS for value in ("loss", "top1", "top5"))
 """What is measured of a classification task. Accuracies are fractions of the images."""
 
+CORRUPTIONS: Final = ("noise", "blur", "contrast", "occlusion")
+SEVERITIES: Final = (1, 2, 3, 4, 5)
+CORRUPTED: Final = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
+"""The accuracies on corrupted test images: `test/noise-1` to `test/occlusion-5`."""
+
 PROBLEM_METRICS: Final = (
     "suboptimality",  # f(x) - f* at the row's last x
     "suboptimality/relative",  # (f(x) - f*) / (f(x^0) - f*)
@@ -88,4 +93,4 @@ def is_metric(column: str) -> bool:
 
 def is_accuracy(metric: str) -> bool:
     """Whether a metric is a fraction that tables and plots print in percent."""
-    return metric.rpartition("/")[2] in ("top1", "top5")
+    return metric.rpartition("/")[2] in ("top1", "top5", *CORRUPTED)

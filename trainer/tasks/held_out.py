@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from polysweep.trainer.tasks.supervised import WithTestSet
 
 EVALUATION_BATCH: Final = 512
+
+
+def outputs_in_chunks(
+    task: WithTestSet, oracle: ModuleOracle, rows: Rows, samples: Samples
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What the rows give for all samples, and the targets, in order and in chunks: (K, b, ...) each."""
+    for inputs, targets in samples.chunks(EVALUATION_BATCH):
+        yield oracle.evaluate(rows, task.inputs(inputs)), targets.expand(len(rows.theta), *targets.shape)
 
 
 class HeldOutMonitor(Monitor):
@@ -47,13 +56,11 @@ class HeldOutMonitor(Monitor):
 
         The outputs are kept only if a metric needs them.
         """
-        width = len(rows.theta)
-        zero = torch.zeros(width, device=rows.theta.device, dtype=rows.theta.dtype)
+        zero = torch.zeros(len(rows.theta), device=rows.theta.device, dtype=rows.theta.dtype)
         totals: dict[str, Tensor] = {}
         worst, kept = zero, []
-        for inputs, targets in samples.chunks(EVALUATION_BATCH):
-            outputs = self._oracle.evaluate(rows, self._task.inputs(inputs))
-            sums = self._task.sums(outputs, targets.expand(width, *targets.shape))
+        for outputs, targets in outputs_in_chunks(self._task, self._oracle, rows, samples):
+            sums = self._task.sums(outputs, targets)
             totals = {name: totals.get(name, zero) + value for name, value in sums.items()}
             worst = worst + self._task.worst(outputs)
             if self._task.metrics:
