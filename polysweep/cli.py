@@ -15,6 +15,7 @@ import typer
 from polysweep import __version__
 from polysweep.analysis.commands import app as analysis_app
 from polysweep.sweeps.commands.app import app as sweeps_app
+from polysweep.sweeps.commands.measuring import app as measuring_app
 from polysweep.sweeps.console import PrintableFormatter
 from polysweep.sweeps.worker.signals import Interruption
 from polysweep.trainer.components.registry import import_paths
@@ -23,8 +24,8 @@ from polysweep.trainer.text import printable
 
 app = typer.Typer(
     name="polysweep",
-    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, replicate, stop, logs, sync, "
-    "pull, table, plot, compare, report, dashboard.",
+    help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, replicate, probe, stop, logs, "
+    "sync, pull, table, plot, compare, report, dashboard.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,4 +71,5 @@ def _root(
 
 
 app.add_typer(sweeps_app)
+app.add_typer(measuring_app)
 app.add_typer(analysis_app)

@@ -50,6 +50,20 @@ class Job:
 
 
 @dataclass(frozen=True)
+class ProbeJob:
+    """Ended trials of one signature that are to be measured. Plain data: it travels to a worker."""
+
+    store: str
+    trials: Mapping[str, Mapping[str, Any]]  # by id, its config
+    kind: str  # of `trainer.probe.settings.KINDS`
+    settings: Mapping[str, Any]
+    device: str = "cpu"
+    data: str = ""
+    threads: int = 1
+    patience: float = 0.0
+
+
+@dataclass(frozen=True)
 class RowProgress:
     """Where one trial stands after an epoch."""
 

@@ -27,7 +27,7 @@ from polysweep.trainer.history import HISTORY_COLUMNS
 EPOCHS: Final = ("best", "last")
 LOSSES: Final = frozenset(
     ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
-     "suboptimality", "distance")
+     "suboptimality", "distance", "curvature")
 )  # fmt: skip
 GAINS: Final = frozenset(
     ("acc", "accuracy", "top1", "top5", "auc", "auroc", "f1", "precision", "recall", "iou", "miou", "map", "bleu",
@@ -68,6 +68,7 @@ class SelectionRule:
     looks_made: Sequence[Look] = ()  # of a sweep of the Store
     begun: int = 0  # trials that had begun when looks were asked for
     claims: Preregistration | None = None  # of a sweep of the Store, as its first launch has frozen them
+    probed: Mapping[str, str] = field(default_factory=dict)  # by what a probe has measured, at which epoch: best, last
     problem: str = ""  # why claims or decisions cannot be read
 
     @property

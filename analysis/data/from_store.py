@@ -16,6 +16,7 @@ from pyarrow import compute as pc
 from polysweep.analysis.data.best_epochs import scores
 from polysweep.analysis.data.cache import EMPTY, Cache, Cached
 from polysweep.analysis.data.frames import RunSet, SelectionRule, empty_history, frame, joined, runs_of, to_arrow
+from polysweep.analysis.data.probed import with_probes
 from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
 from polysweep.sweeps.store.files import StoreError
@@ -110,7 +111,8 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     shown = cached.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
-    return RunSet(protocol, frame(with_columns_of(sweep, shown, protocol)), cached.history)
+    shown, probed = with_probes(with_columns_of(sweep, shown, protocol), name, store)
+    return RunSet(replace(protocol, probed=probed), frame(shown), cached.history)
 
 
 def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from polysweep.analysis.data.frames import names_of
 from polysweep.analysis.figures import captions, plots
 from polysweep.analysis.figures.budget_plots import are_curves, budget_figure, table_curves
+from polysweep.analysis.figures.curvature_plots import curvature_figure
 from polysweep.analysis.figures.epoch_plots import plot_curves, plot_gamma, plot_shares
 from polysweep.analysis.figures.epochs import GAMMA, chosen_history, over_epochs, perturbed, require_history
 from polysweep.analysis.figures.files import NamedFigure, figure_name, require_kinds, write
@@ -127,7 +128,8 @@ class _Sheet:
         history = chosen_history(selection, cells, cols)
         moving = perturbed(history)
         logged = [name for name in GAMMA if name in selection.pulled.logged]
-        yield self._over_epochs("curves", self._metric, history, values)
+        if self._metric not in selection.pulled.protocol.probed:
+            yield self._over_epochs("curves", self._metric, history, values)
         if "ascent_gain" in moving and moving["ascent_gain"].notna().any():
             yield self._over_epochs("ascent-gain", "ascent_gain", moving, values)
         if "gamma/mean" in logged and (not len(history) or history["gamma/mean"].notna().any()):
@@ -181,6 +183,9 @@ class _Sheet:
         for x in ("lr", "gamma_b"):
             if x in (*selection.pulled.protocol.tuned, *selection.varying) and x in selection.candidates:
                 yield from self._against(x, selection.candidates)
+        scatter = curvature_figure(selection, self.width, lines=self.layout.cols, looks=self._looks)
+        if scatter is not None:
+            yield scatter
         if selection.cells["rho"].nunique() < 2 or selection.is_maximal is None:
             return
         scores = robustness_scores(selection, self.layout)

@@ -29,6 +29,7 @@ from polysweep.analysis.report.summary import (
     comparison_rows,
 )
 from polysweep.analysis.tables.answers import answers
+from polysweep.analysis.tables.curvature import curvature_table
 from polysweep.analysis.tables.formats import tables_of
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.leaderboard_table import points_table, search_table
@@ -86,6 +87,8 @@ def render_report(
         tables = [_table(search_table(selection, MOST_POINTS))]
     else:
         tables = [_table(table) for table in tables_of(selection, layout, verdicts=False)]
+    if curvature := curvature_table(selection):
+        tables.append({**_table(curvature), "title": "curvature"})
     compared, beside, without = beside_published(selection, published, where)
     return environment.get_template("report.html.j2").render(
         name=protocol.name,

@@ -110,7 +110,11 @@ def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str |
         if metric.startswith("val/"):
             raise UserError(f"--metric: {metric!r} is not measured by retrained runs; expected one of the test set")
         epoch = "last"
-    return metric or rule.metric, epoch or "best", by or rule.metric
+    metric = metric or rule.metric
+    measured_at = rule.probed.get(metric, "best")
+    if metric in rule.probed and epoch not in (None, measured_at):
+        raise UserError(f"--epoch: {epoch}, but {metric!r} was measured at the {measured_at} epoch; leave it out")
+    return metric, epoch or measured_at, by or rule.metric
 
 
 def _by_cell(

@@ -23,6 +23,9 @@ VALUES: Final = {"top1": "accuracy, top-1 (%)", "top5": "accuracy, top-5 (%)", "
 COLUMNS: Final = {
     "ascent_gain": r"ascent gain $f(e) - f(x)$",
     "gamma/mean": r"step size $\gamma$",
+    "curvature/loss": r"$f(x)$ on the images measured",
+    "curvature/grad_norm": r"$\|g\|$ on the images measured",
+    "curvature/trace": "trace of the Hessian",
     "suboptimality": r"$f(x) - f^*$",
     "suboptimality/relative": r"$(f(x) - f^*)\,/\,(f(x^0) - f^*)$",
     "suboptimality/cesaro": r"$f(\bar{x}) - f^*$",
@@ -30,6 +33,7 @@ COLUMNS: Final = {
     "distance/relative": r"$\|x - x^*\|^2\,/\,\|x^0 - x^*\|^2$",
 }
 """By history column what its axis says; of a column that is not ours the name."""
+MEASURES: Final = {"eigenvalue": "Hessian eigenvalue #", "sam": r"rise of the loss in $\rho$ = #"}
 FORMULAS: Final = {
     r"\rho": "\N{GREEK SMALL LETTER RHO}",
     r"\gamma": "\N{GREEK SMALL LETTER GAMMA}",
@@ -52,6 +56,8 @@ def axis_label(column: str) -> str:
         return COLUMNS[column]
     if split in SPLITS and value in VALUES:
         return f"{SPLITS[split]} {VALUES[value]}"
+    if numbered := re.fullmatch(r"curvature/(eigenvalue|sam)-(.+)", column):
+        return MEASURES[numbered[1]].replace("#", numbered[2])
     return drawable(column) + (" (%)" if is_accuracy(column) else "")
 
 

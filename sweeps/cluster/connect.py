@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final
@@ -53,13 +53,13 @@ def start_at(address: str, spec: SweepSpec, store: Store, options: LaunchOptions
     place = check_launch(address, options.insecure)
     if address == "auto":
         return start(spec, store, options, _here)
-    with _connected(f"ray://{place}", spec):
+    with connected(f"ray://{place}", own_names(spec)):
         return _on_head(spec, store, options)
 
 
 def _here(spec: SweepSpec, store: Store, options: LaunchOptions, data: str) -> LaunchResult:
     """The driver is this process."""
-    with nullcontext() if ray.is_initialized() else _connected("auto", spec):
+    with nullcontext() if ray.is_initialized() else connected("auto", own_names(spec)):
         is_alive = partial(answers, ray.get_runtime_context().gcs_address)
         # A job's working directory is sent to every node.
         folder = working_folder() if own_names(spec) and JOB not in os.environ else ""
@@ -116,12 +116,15 @@ def _drive(text: str, name: str, store: str, options: dict[str, Any], probe: str
 
 
 @contextmanager
-def _connected(address: str, spec: SweepSpec) -> Iterator[None]:
-    """Ray's connection. A driver that is a Ray Job has the job's runtime environment already."""
+def connected(address: str, own: Iterable[str]) -> Iterator[None]:
+    """Ray's connection, on which a user's `own` parts travel.
+
+    A driver that is a Ray Job has the job's runtime environment already.
+    """
     environment: dict[str, Any] = {}
     if JOB not in os.environ:
         environment = {"env_vars": passed_on()}
-        if modules := [str(path) for path in own_modules(own_names(spec))]:
+        if modules := [str(path) for path in own_modules(own)]:
             environment["py_modules"] = modules
     try:
         _connect(address, environment)

@@ -82,6 +82,14 @@ def whole_numbers(option: str, text: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
+def positive_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """The numbers of `0.05,0.1`. Raises `UserError` for anything else."""
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"{option}: {brief(text)}; expected numbers with commas, such as 0.05,0.1") from None
+
+
 def compared_field(text: str | None) -> Any:
     """`scheduler`, or `{scheduler: [constant, polyak]}` of `scheduler=constant,polyak`."""
     from polysweep.sweeps.spec.yaml_lines import read_yaml

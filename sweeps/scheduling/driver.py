@@ -68,7 +68,10 @@ def launch(
         ) as lease,
         interruption.in_order(lease.ask_to_stop, EXIT_SECONDS),
     ):
-        with one_line_errors(), _ray(options, is_alive, interruption) as folder:
+        with (
+            one_line_errors(),
+            started_ray(options.address, is_alive, interruption, verbose=options.verbose) as folder,
+        ):
             interruption.install()  # ray.init has replaced a handler
             interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
@@ -129,14 +132,16 @@ def _check_resources(spec: SweepSpec, *, is_local: bool) -> None:
 
 
 @contextmanager
-def _ray(options: LaunchOptions, is_alive: Callable[[], bool], interruption: Interruption) -> Iterator[str]:
+def started_ray(
+    address: str | None, is_alive: Callable[[], bool], interruption: Interruption, *, verbose: bool
+) -> Iterator[str]:
     """Ray, of this process's own or a cluster's; yields a folder for Tune that is removed with it."""
-    level = logging.INFO if options.verbose else logging.CRITICAL
+    level = logging.INFO if verbose else logging.CRITICAL
     logging.getLogger("ray").setLevel(level)
-    ray_options: dict[str, Any] = {"log_to_driver": options.verbose, "logging_level": level}
+    ray_options: dict[str, Any] = {"log_to_driver": verbose, "logging_level": level}
     folder = tempfile.mkdtemp(prefix="polysweep-")
     try:
-        if options.address is None:
+        if address is None:
             with local_ray(folder, ray_options, interruption.give_up):
                 yield folder
         else:

@@ -111,7 +111,7 @@ class Plain(ModuleOracle):
         super().__init__(module, start, losses, seeds, first_alone=first_alone)
         self._channels_last = channels_last
         self._parameters = list(module.parameters())
-        floats, counters = _buffers(module)
+        floats, counters = buffers_of(module)
         self._theta = _share(self._parameters, torch.float32)
         self._floats = _share(list(floats.values()), self._theta.dtype)
         self._counters = _share(list(counters.values()), torch.int64)
@@ -148,9 +148,9 @@ class Vmapped(ModuleOracle):
         self, module: nn.Module, start: Rows, losses: Losses, seeds: Tensor, *, first_alone: bool = False
     ) -> None:
         super().__init__(module, start, losses, seeds, first_alone=first_alone)
-        floats, counters = _buffers(module)
-        self._parameters = _Layout(dict(module.named_parameters()))
-        self._floats, self._counters = _Layout(floats), _Layout(counters)
+        floats, counters = buffers_of(module)
+        self._parameters = Layout(dict(module.named_parameters()))
+        self._floats, self._counters = Layout(floats), Layout(counters)
         self._leaf = torch.empty(0)
         self._working: dict[str, Tensor] = {}
 
@@ -167,7 +167,7 @@ class Vmapped(ModuleOracle):
             self._gather(self._floats, self._loaded.floats), self._gather(self._counters, self._loaded.counters)
         )
 
-    def _gather(self, layout: _Layout, loaded: Tensor) -> Tensor:
+    def _gather(self, layout: Layout, loaded: Tensor) -> Tensor:
         if not layout.names:
             return loaded
         return torch.cat([self._working[n].reshape(len(loaded), -1) for n in layout.names], dim=1)
@@ -189,7 +189,7 @@ class Vmapped(ModuleOracle):
         return grad
 
 
-class _Layout:
+class Layout:
     """The place of named tensors in the rows of a matrix (K, P)."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -254,14 +254,14 @@ def build_model(
 
 def rows_of(module: nn.Module, dtype: torch.dtype) -> Rows:
     """The module's parameters and buffers as one row, (1, ...)."""
-    floats, counters = _buffers(module)
+    floats, counters = buffers_of(module)
     return Rows(
         _flatten(list(module.parameters()), dtype),
         Buffers(_flatten(list(floats.values()), dtype), _flatten(list(counters.values()), torch.int64)),
     )
 
 
-def _buffers(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def buffers_of(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The module's floating buffers, and its counters."""
     buffers = dict(module.named_buffers())
     return (

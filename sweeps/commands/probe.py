@@ -1,0 +1,161 @@
+"""`polysweep probe`: curvature, and accuracy on corrupted images, of the trained trials of a sweep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from polysweep.sweeps.commands.launch import patience
+from polysweep.sweeps.console import say, warn
+from polysweep.sweeps.job import ProbeJob
+from polysweep.sweeps.planning.preflight import check_trials, data_folder
+from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
+from polysweep.sweeps.spec.yaml_lines import read_yaml
+from polysweep.sweeps.store.checkpoints import NEWEST
+from polysweep.sweeps.store.probes import ProbeFiles
+from polysweep.sweeps.store.states import State, TrialState
+from polysweep.sweeps.store.store import Store
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.probe.measurable import require_measurable
+from polysweep.trainer.probe.settings import Measurement
+
+MEASURED: Final = (State.FINISHED, State.STOPPED)
+"""Outcomes of trials that have weights to measure; a diverged one has none that mean anything."""
+WIDEST: Final = 8
+"""Trials that are measured as one stack: a second derivative takes more memory than the training did."""
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What a probe is told besides its settings."""
+
+    data_dir: str | None = None
+    address: str | None = None  # of a cluster; None: a Ray of this process's own
+    insecure: bool = False
+    verbose: bool = False
+
+
+def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], options: ProbeOptions) -> int:
+    """Measure every ended trial of a sweep that has not been measured so; returns the exit code.
+
+    Raises `UserError`, before anything starts, if no trial has a checkpoint, or a task cannot be measured so.
+    """
+    sweep = store.launched(name)
+    states = store.states(sweep)
+    ended = [trial for trial in sweep.trials if states[trial.trial_id].state in MEASURED]
+    if not ended:
+        outcomes = Counter(str(state.state) for state in states.values())
+        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        raise UserError(f"{name}: no trial has finished ({listed}); launch it first")
+    probes = ProbeFiles(store.files)
+    missing = {one.key: _not_measured(ended, states, probes, one) for one in measurements}
+    usable = _with_checkpoint(name, store, {trial.trial_id: trial for trials in missing.values() for trial in trials})
+    folder = data_folder(options.data_dir, _data_dir_of(sweep))
+    jobs = []
+    for one in measurements:
+        trials = [trial for trial in missing[one.key] if trial.trial_id in usable]
+        _check(trials, one, folder, sweep.settings.launch.device)
+        jobs += list(_jobs(trials, one, store, folder, sweep))
+    for one in measurements:
+        probes.keep_settings(name, one)
+    count = sum(len(job.trials) for job in jobs)
+    before = sum(len(ended) - len(trials) for trials in missing.values())
+    kinds = " and ".join(one.kind for one in measurements)
+    if not jobs:
+        print(f"{name}: {kinds}: nothing to measure, all {len(ended)} ended trials are measured", flush=True)
+        return 0
+    print(f"{name}: {kinds}: {count} measurements to make, {before} are there", flush=True)
+    measured, errors = _run(jobs, sweep, store, options)
+    say(f"{name}: {measured} of {count} measurements made")
+    for error in errors:
+        warn(error)
+    return 1 if errors else 0
+
+
+def _not_measured(
+    trials: Sequence[SweepTrial], states: Mapping[str, TrialState], probes: ProbeFiles, one: Measurement
+) -> list[SweepTrial]:
+    """The trials without such a measurement, and those that have been trained on since."""
+    there = probes.read([trial.trial_id for trial in trials], one.key)
+    return [
+        trial
+        for trial in trials
+        if trial.trial_id not in there or there[trial.trial_id]["trained"] != states[trial.trial_id].epoch
+    ]
+
+
+def _with_checkpoint(name: str, store: Store, trials: Mapping[str, SweepTrial]) -> set[str]:
+    """The ids of those that have one. Raises `UserError` if none has."""
+    paths = {f"trials/{trial_id}/{NEWEST}": trial_id for trial_id in trials}
+    there = {paths[path] for path in store.files.stamps(paths)}
+    lacking = [trial_id for trial_id in trials if trial_id not in there]
+    if not lacking:
+        return there
+    what = f"{len(lacking)} trials, such as {lacking[0]}, have no checkpoint"
+    why = "launch.keep: none, or it was removed"
+    if not there:
+        raise UserError(f"{name}: {what} ({why}): only weights can be measured; train with launch.keep: last")
+    warn(f"{name}: {what} ({why}) and are not measured")
+    return there
+
+
+def _check(trials: Sequence[SweepTrial], one: Measurement, folder: str, device: str) -> None:
+    """Raise `UserError` if a task cannot be measured so, data is missing, or today's code does not know a config."""
+    configs = {trial.signature: trial.config for trial in trials}
+    check_trials(configs.values(), folder, device)
+    for config in configs.values():
+        require_measurable(config, one, folder)
+
+
+def _jobs(
+    trials: Sequence[SweepTrial], one: Measurement, store: Store, folder: str, sweep: Sweep
+) -> Iterator[ProbeJob]:
+    """The trials of each signature, as many at once as were trained at once, but no more than `WIDEST`."""
+    groups: dict[tuple[str, int], list[SweepTrial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.signature, min(trial.width or 1, WIDEST)), []).append(trial)
+    launch = sweep.settings.launch
+    for (_, width), members in groups.items():
+        for rows in (members[at : at + width] for at in range(0, len(members), width)):
+            yield ProbeJob(
+                store=store.root,
+                trials={trial.trial_id: trial.config.canonical() for trial in rows},
+                kind=one.kind,
+                settings=one.model_dump(mode="json"),
+                device=launch.device,
+                data=folder,
+                threads=launch.cpus,
+                patience=patience(),
+            )
+
+
+def _data_dir_of(sweep: Sweep) -> str | None:
+    """`launch.data_dir` of the spec as launched."""
+    data, _ = read_yaml(sweep.text, f"the spec of {sweep.name} as launched")
+    launch = data.get("launch") if isinstance(data, dict) else None
+    folder = launch.get("data_dir") if isinstance(launch, dict) else None
+    return folder if isinstance(folder, str) else None
+
+
+def _run(jobs: Sequence[ProbeJob], sweep: Sweep, store: Store, options: ProbeOptions) -> tuple[int, Sequence[str]]:
+    """On a Ray of this process's own, or on a cluster."""
+    from polysweep.sweeps.scheduling.ray_environment import prepare
+
+    prepare(options.address, options.insecure, verbose=options.verbose)
+    place = options.address
+    if place is not None:
+        from polysweep.sweeps.cluster.access import check_launch
+
+        place = check_launch(place, options.insecure)  # before Ray is imported, which takes seconds
+    from polysweep.sweeps.scheduling.probe_driver import run_jobs
+
+    store.files.patience = patience()
+    if place is None:
+        return run_jobs(jobs, sweep.settings.launch, verbose=options.verbose)
+    from polysweep.sweeps.cluster.connect import connected
+
+    own = {name for trial in sweep.trials for name in trial.values.values() if isinstance(name, str) and ":" in name}
+    with connected("auto" if options.address == "auto" else f"ray://{place}", own):
+        return run_jobs(jobs, sweep.settings.launch, address=place, verbose=options.verbose)

@@ -1,0 +1,215 @@
+"""`polysweep probe`: what it measures, what it leaves alone, and what it refuses before anything starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from polysweep.analysis.data.pulling import pull
+from polysweep.analysis.tables.choice import select
+from polysweep.analysis.tables.curvature import curvature_means, curvature_table
+from polysweep.sweeps.scheduling import probe_driver, ray_environment
+from polysweep.sweeps.store.checkpoints import read_checkpoint
+from polysweep.sweeps.store.store import Store
+from polysweep.sweeps.worker.probe_run import measure
+from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.models import mlp
+from polysweep.trainer.tasks.loading import load_task
+from tests.support.commands import assert_user_error
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SPEC: dict[str, Any] = {
+    "name": "small",
+    "parameters": {
+        "task": {"value": "digits"},
+        "model": {"value": "mlp"},
+        "model_options": {"value": {"hidden": 4, "layers": 1}},
+        "optimizer": {"value": "usam"},
+        "rho": {"value": 0.1},
+        "batch_size": {"value": 256},
+        "epochs": {"value": 2},
+    },
+    "variants": [
+        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1]}},
+        {"scheduler": {"value": "polyak"}},
+    ],
+    "tuned": ["lr"],
+    "seeds": 2,
+    "launch": {"stack": 3},
+}
+
+
+def spec_file(folder: Path, **changes: Any) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(json.dumps({**SPEC, **changes}))
+    return path
+
+
+@pytest.fixture
+def probe_here(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`polysweep probe ...` in this process and without Ray."""
+
+    def run_jobs(jobs: Any, *_: Any, **__: Any) -> tuple[int, list[str]]:
+        return sum(measure(job) for job in jobs), []
+
+    def probe(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
+        monkeypatch.setattr(ray_environment, "prepare", lambda *_, **__: None)
+        return run_here("probe", *arguments, cpu_seconds=600, wall_seconds=1800)
+
+    return probe
+
+
+def test_every_ended_trial_is_measured_once_and_what_is_lost_is_measured_again(
+    launch_here: Run, probe_here: Run, run_here: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    asked = ("small", "--store", store, "--images", "200", "--precision", "float64", "--steps", "400", "--vectors", "4")
+    first = probe_here(*asked)
+    assert first.returncode == 0 and "6 measurements to make, 0 are there" in first.stdout, first.stdout + first.stderr
+    assert "nothing to measure, all 6 ended trials" in probe_here(*asked).stdout
+    files = sorted(store.glob("trials/*/probes/curvature-*.json"))
+    assert len(files) == 6
+    content = json.loads(files[0].read_text())
+    files[0].unlink()
+    assert "1 measurements to make, 5 are there" in probe_here(*asked).stdout
+    again = json.loads(files[0].read_text())["columns"]
+    assert again == pytest.approx(content["columns"], rel=1e-8), "alone as beside two others, to rounding"
+
+    selection = select(pull("small", store=str(store), cache=tmp_path / "cache"), metric="curvature/eigenvalue-1")
+    assert selection.epoch == "last" and selection.by == "test/top1" and selection.is_maximal is False
+    assert [int(n) for n in selection.cells["n"]] == [2, 2]
+    trial = json.loads(files[0].parents[1].joinpath("record.json").read_text())["trial_id"]
+    runs = selection.pulled.runs.set_index("trial_id")
+    assert runs.loc[trial, "last/curvature/eigenvalue-1"] == again["curvature/eigenvalue-1"]
+    assert again["curvature/eigenvalue-1"] == pytest.approx(_exact(Store(str(store)), trial, 200), rel=1e-6)
+
+    table = curvature_table(selection)
+    means = curvature_means(selection)
+    assert table is not None and len(table.rows) == 2 and set(means["n"]) == {2}
+    shown = run_here("table", "small", "--store", store, "--metric", "curvature/trace")
+    assert shown.returncode == 0 and "at the last epoch" in shown.stdout, shown.stdout + shown.stderr
+    refused = run_here("table", "small", "--store", store, "--metric", "curvature/trace", "--epoch", "best")
+    assert_user_error(refused, "'curvature/trace' was measured at the last epoch")
+
+
+def _exact(store: Store, trial_id: str, images: int) -> float:
+    """The largest eigenvalue of the exact Hessian of a trained mlp on the images of a probe."""
+    from polysweep.trainer.streams import stream
+
+    record = store.record(trial_id)
+    assert record is not None
+    checkpoint, _ = read_checkpoint(store, record)
+    config = TrialConfig.parse(store.config(trial_id) or {})
+    task = load_task(config)
+    module = mlp(task.input_shape, task.classes, hidden=4, layers=1).double()
+    shapes = [parameter.shape for parameter in module.parameters()]
+    names = [name for name, _ in module.named_parameters()]
+    order = torch.randperm(task.size, generator=stream(0, "probe"))[:images]
+    inputs, labels = task.mini_batch(order.unsqueeze(0), None, None)
+
+    def f(flat: torch.Tensor) -> torch.Tensor:
+        parts = flat.split([shape.numel() for shape in shapes])
+        weights = {name: part.view(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+        outputs = torch.func.functional_call(module, weights, (inputs[0].double(),))
+        return torch.nn.functional.cross_entropy(outputs, labels[0])
+
+    assert checkpoint is not None
+    hessian = torch.autograd.functional.hessian(f, checkpoint["row"]["theta"].double())
+    return float(torch.linalg.eigvalsh(hessian)[-1])
+
+
+def test_corruptions_are_metrics_of_the_last_epoch(launch_here: Run, probe_here: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    answer = probe_here("small", "--store", store, "--corruptions", "noise,contrast-2")
+    assert answer.returncode == 0 and "6 of 6 measurements made" in answer.stdout, answer.stdout + answer.stderr
+    pulled = pull("small", store=str(store), cache=tmp_path / "cache")
+    names = ["test/noise-1", "test/noise-2", "test/noise-3", "test/noise-4", "test/noise-5", "test/contrast-2"]
+    assert list(pulled.protocol.probed) == names
+    values = pulled.runs[[f"last/{name}" for name in names]].to_numpy(dtype=float)
+    assert values.shape == (6, 6) and ((values > 0) & (values < 1)).all()
+    assert select(pulled, metric="test/noise-5").epoch == "last"
+
+
+def test_a_kept_best_checkpoint_is_measured_at_the_best_epoch(
+    launch_here: Run, probe_here: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    spec = spec_file(tmp_path, launch={"keep": "best"}, metric={"name": "train/loss", "goal": "maximize"})  # the first
+    assert launch_here(spec, "--store", store).returncode == 0
+    assert probe_here("small", "--store", store, "--images", "50").returncode == 0
+    pulled = pull("small", store=str(store), cache=tmp_path / "cache")
+    assert set(pulled.protocol.probed.values()) == {"best"} and set(pulled.runs["best_epoch"]) == {1}
+    assert pulled.runs["best/curvature/trace"].notna().all() and pulled.runs["last/curvature/trace"].isna().all()
+    assert select(pulled, metric="curvature/trace").epoch == "best"
+
+
+def test_without_checkpoints_nothing_can_be_measured(launch_here: Run, run_here: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path, launch={"keep": "none"}), "--store", store).returncode == 0
+    refused = run_here("probe", "small", "--store", store)
+    assert_user_error(refused, "6 trials, such as", "have no checkpoint", "launch.keep: none", "launch.keep: last")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--corruptions", "nois"), ("unknown corruption", "'nois'", "noise", "occlusion", "1 to 5")),
+        (("--corruptions", "noise-6"), ("'noise-6'", "1 to 5")),
+        (("--corruptions", "blur", "--images", "9"), ("--images", "leave it out")),
+        (("--precision", "half"), ("--precision", "float32", "'half'")),
+        (("--radii", "0.1,x"), ("--radii", "0.1,x", "numbers")),
+        (("--radii", "0.2,0.1"), ("--radii", "increase")),
+        (("--radii", "nan"), ("--radii",)),
+        (("--eigenvalues", "30"), ("20 steps", "30 eigenvalues", "--steps")),
+        (("--vectors", "1"), ("--vectors", "2")),
+        (("--images", "0"), ("--images",)),
+        (("--images", "2000"), ("--images", "2000", "1437 training images")),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(
+    options: tuple[str, ...], words: tuple[str, ...], launched: Path, run_here: Run
+) -> None:
+    answer = run_here("probe", "small", "--store", launched, *options)
+    assert_user_error(answer, *words)
+    assert answer.stderr.count("\n") == 1 and not list(launched.glob("sweeps/small/probes/*"))
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Store with a trained sweep."""
+    from polysweep.sweeps.job import LaunchOptions
+    from polysweep.sweeps.spec.spec import SweepSpec
+    from tests.support.without_ray import one_by_one
+
+    folder = tmp_path_factory.mktemp("launched")
+    spec = SweepSpec.load(spec_file(folder, seeds=1))
+    store = Store(str(folder / "store"))
+    store.write_sweep(spec)
+    one_by_one(spec, store, LaunchOptions("disabled"), "")
+    return folder / "store"
+
+
+def test_a_convex_task_and_a_sweep_without_results_are_refused(run_here: Run, launch_here: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ridge = {"task": "ridge", "model": "linear", "optimizer": "sgd", "scheduler": "constant", "lr": 0.01, "epochs": 1}
+    fields = {
+        "parameters": {name: {"value": value} for name, value in {**ridge, "batch_size": 100}.items()},
+        "variants": [{}],
+        "tuned": [],
+        "metric": {"name": "distance", "goal": "minimize"},
+    }
+    assert launch_here(spec_file(tmp_path, **fields), "--store", store).returncode == 0
+    assert_user_error(run_here("probe", "small", "--store", store), "task: 'ridge' has no model to measure")
+    assert_user_error(run_here("probe", "other", "--store", store), "'other'")
+    with pytest.raises(UserError):
+        Store(str(tmp_path / "nowhere")).launched("small")

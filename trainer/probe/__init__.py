@@ -1,0 +1,1 @@
+"""What is measured of a trained model besides its history: curvature, and accuracy on corrupted images."""

@@ -1,0 +1,108 @@
+"""What a probe measures, and the columns that it gives. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from polysweep.trainer.components.corruptions import ALL, Corruption, parse
+from polysweep.trainer.components.options import Count, Options, increasing, number
+from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import CORRUPTIONS
+
+Radius = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
+Few = Annotated[Count, Field(le=1000)]
+
+
+class Measurement(Options):
+    """What is measured in one go; `key` names it in the Store, so that other settings never mix with these."""
+
+    kind: ClassVar[str]
+    precision: Literal["float32", "float64"] = "float32"
+
+    @property
+    def key(self) -> str:
+        """The kind, and 12 hex digits of SHA-256 over all settings."""
+        settings = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return f"{self.kind}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of what it measures."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> Self:
+        """From a user's options; None is the default. Raises `UserError` that names the option."""
+        try:
+            return cls(**{name: value for name, value in values.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = f"--{first['loc'][0]}".replace("_", "-") if first["loc"] else f"probe {cls.kind}"
+            message = str(first.get("ctx", {}).get("error") or first["msg"]).replace("Tuple", "List")
+            raise UserError(f"{option}: {message} (got {first['input']!r})") from None
+
+
+class CurvatureSettings(Measurement):
+    """The loss around the weights, on fixed training images without augmentation."""
+
+    kind: ClassVar[str] = "curvature"
+    images: Count | None = (
+        None  # of the training set, the same for all trials; by default 500, or all if there are less
+    )
+    eigenvalues: Annotated[Count, Field(le=100)] = 3  # how many of the largest
+    steps: Few = 20  # of Lanczos, products with the Hessian
+    vectors: Annotated[Few, Field(ge=2)] = 10  # of Hutchinson, more products
+    radii: Annotated[tuple[Radius, ...], Field(min_length=1), AfterValidator(increasing)] = (0.05, 0.1, 0.2)  # of SAM
+
+    @model_validator(mode="after")
+    def _has_enough_steps(self) -> Self:
+        if self.steps < self.eigenvalues:
+            raise ValueError(f"{self.steps} steps of Lanczos give no {self.eigenvalues} eigenvalues; take more --steps")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """See `trainer.probe.curvature.curvature`."""
+        return [
+            "curvature/loss",
+            "curvature/grad_norm",
+            *(f"curvature/eigenvalue-{n + 1}" for n in range(self.eigenvalues)),
+            "curvature/eigenvalue_error",
+            "curvature/trace",
+            "curvature/trace_se",
+            *(f"curvature/sam-{radius:g}" for radius in self.radii),
+        ]
+
+
+class CorruptionSettings(Measurement):
+    """The accuracy on corrupted test images."""
+
+    kind: ClassVar[str] = "corruptions"
+    corruptions: tuple[str, ...]  # such as noise-3
+
+    @classmethod
+    def of(cls, names: Sequence[str], precision: str | None) -> CorruptionSettings:
+        """Of names: `all`, `blur` (all severities), `noise-3`. Raises `UserError` for an unknown one."""
+        asked = dict.fromkeys(one for name in names for one in _corruptions(name))
+        ordered = tuple(one.metric.removeprefix("test/") for one in ALL if one in asked)
+        return cls.parse({"corruptions": ordered, "precision": precision})
+
+    @property
+    def columns(self) -> list[str]:
+        """`test/noise-3`: the share of the corrupted test images that are classified right."""
+        return [one.metric for one in map(parse, self.corruptions)]
+
+
+def _corruptions(name: str) -> Sequence[Corruption]:
+    if name != "all" and name not in CORRUPTIONS:
+        return [parse(name)]
+    return [one for one in ALL if name in ("all", one.name)]
+
+
+KINDS = {one.kind: one for one in (CurvatureSettings, CorruptionSettings)}
+"""By name, what can be measured."""
