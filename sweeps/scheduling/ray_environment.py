@@ -23,6 +23,10 @@ PASSED_ON: Final = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_BASE_URL", "WANDB_SI
 """What travels to a cluster's workers. Credentials are not among them: they are in the cluster's own environment."""
 
 
+_TOKEN: Final = secrets.token_hex(32)
+"""One for all launches of a process: Ray reads it once."""
+
+
 def prepare(
     address: str | None, insecure: bool, environment: MutableMapping[str, str] = os.environ, *, verbose: bool = False
 ) -> None:
@@ -30,10 +34,10 @@ def prepare(
     for name, value in SILENT.items():
         environment.setdefault(name, value)
     if address is None:
-        # Everything of a local Ray listens on loopback only, and asks for a token that lives as long as the launch.
+        # Everything of a local Ray listens on loopback only, and asks for a token of this process.
         environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         environment["RAY_AUTH_MODE"] = "token"
-        environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        environment["RAY_AUTH_TOKEN"] = _TOKEN
         environment.setdefault(
             "RAY_prestart_worker_first_driver", "0"
         )  # they would start beside our actors and stay idle
