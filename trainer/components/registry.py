@@ -117,7 +117,8 @@ _CONVEX: Final[Any] = {
     "models": ("linear",),
 }
 
-_CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+_LABELS: Final = {"label_smoothing": 0.0, "label_noise": 0.0}
+_CIFAR: Final = {"augmentation": "crop+flip", **_LABELS}
 
 
 def _planned(attribute: str, options: type[Options], **uses: Any) -> Component:
@@ -163,7 +164,7 @@ def _sharpness_aware() -> Component:
 TASKS: Final[Mapping[str, Component]] = {
     "digits": Component(
         "polysweep.trainer.tasks.digits:digits",
-        uses={"augmentation": "none", "label_smoothing": 0.0},
+        uses={"augmentation": "none", **_LABELS},
         train_size=1437,
         smallest_class=139,
         augmentations=("none",),

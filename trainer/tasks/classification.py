@@ -15,6 +15,7 @@ from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.optimizers.optimizer import StepResult
 from polysweep.trainer.tasks.augmentation import crop_and_flip, cut_out
 from polysweep.trainer.tasks.images import Normalisation
+from polysweep.trainer.tasks.label_noise import noisy
 from polysweep.trainer.tasks.samples import Samples
 from polysweep.trainer.tasks.supervised import Metric, WithTestSet
 
@@ -34,6 +35,7 @@ class Classification(WithTestSet):
     classes: int = 0
     cutout: int = 16
     metrics: Mapping[str, Metric] = field(default_factory=dict)
+    noisy_labels: Tensor | None = None  # (K, size) of the training set, if a row of the stack has label noise
 
     built_in: ClassVar[tuple[str, ...]] = ("top1", "top5")
     step_columns: ClassVar[tuple[str, ...]] = (
@@ -52,6 +54,14 @@ class Classification(WithTestSet):
         """The same task with its data resident on `device` and its inputs in `dtype`."""
         normalise = None if self.normalise is None else self.normalise.to(device, dtype)
         return replace(super().to(device, dtype), normalise=normalise)
+
+    def for_rows(self, configs: Sequence[TrialConfig]) -> Self:
+        """With the training labels of every row, if one has label noise; those of `val` and `test` stay as they are."""
+        if not any(config.label_noise for config in configs):
+            return self
+        clean = self.train.targets[self.train.positions(torch.arange(self.size, device=self.train.targets.device))]
+        by_row = [noisy(clean, self.classes, config.label_noise or 0.0, config.seed) for config in configs]
+        return replace(self, noisy_labels=torch.stack(by_row))
 
     def inputs(self, inputs: Tensor) -> Tensor:
         """Inputs (..., b, ...) as a model takes them; images are normalised to (..., b, C, H, W)."""
@@ -89,6 +99,11 @@ class Classification(WithTestSet):
 
         `draws` (K, b, 5) are those of `trainer.tasks.augmentation.epoch_draws`, None without augmentation.
         """
+        inputs, labels = self._batch(order, draws, augmentation)
+        return inputs, labels if self.noisy_labels is None else self.noisy_labels.gather(1, order)
+
+    def _batch(self, order: Tensor, draws: Tensor | None, augmentation: str | None) -> tuple[Tensor, Tensor]:
+        """Inputs and labels without noise."""
         if draws is None or self.normalise is None:
             return super().mini_batch(order, draws, augmentation)
         at = self.train.positions(order)

@@ -116,6 +116,8 @@ def _check_declared(name: str, task: WithTestSet) -> None:
     ):
         if declaration and declaration != is_so:
             raise _refused(name, f" declares {what} of {declaration}, it is {is_so}")
+    if "label_noise" in declared.uses and not isinstance(task, Classification):
+        raise _refused(name, f" declares the use of label_noise, but a {type(task).__name__} has no class labels")
     for metric in declared.directions:
         if metric not in task.measured:
             there = ", ".join(f"{metric!r}" for metric in task.measured)
