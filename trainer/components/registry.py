@@ -52,7 +52,7 @@ def declare(
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
     are found before the data is loaded: samples of the training set and of its rarest class, valid augmentations, the
     shape of an input, the number of classes (or outputs), and what it measures besides the loss with the direction, for
-    example `{"mae": "minimize"}`; by default the accuracies top1 and top5.
+    example `{"mae": "minimize"}`; by default the accuracies top1 and top5, and ece.
 
     Example:
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from polysweep.trainer.components.component import OF_CLASSES
 from polysweep.trainer.components.plugins import component, is_own
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
@@ -122,7 +123,8 @@ def _check_declared(name: str, task: WithTestSet) -> None:
         if metric not in task.measured:
             there = ", ".join(f"{metric!r}" for metric in task.measured)
             raise _refused(
-                name, f" declares the metric {metric!r} (by default top1, top5), it measures {there or 'none'}"
+                name,
+                f" declares the metric {metric!r} (by default {', '.join(OF_CLASSES)}), it measures {there or 'none'}",
             )
 
 
