@@ -86,6 +86,7 @@ class TrialConfig(BaseModel):
     lower_bound: Real | None = None  # Polyak: lower bound of the mini-batch loss
     momentum: Annotated[Real, Field(ge=0, lt=1)] | None = None  # heavy ball, as torch.optim.SGD
     label_smoothing: Annotated[Real, Field(ge=0, lt=1)] | None = None  # of the training loss only
+    label_noise: Annotated[Real, Field(ge=0, lt=1)] | None = None  # share of the training labels made another class
     augmentation: Literal[AUGMENTATIONS] | None = None  # type: ignore[valid-type]  # of the training images
     batch_size: Count = 128  # images per mini-batch, an epoch's last one may be smaller; of a convex task f_i a step
     epochs: Count = 100  # passes over the training set; of a convex task rows of its history

@@ -15,6 +15,9 @@ SEVERITIES: Final = (1, 2, 3, 4, 5)
 CORRUPTED: Final = tuple(f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES)
 """The accuracies on corrupted test images: `test/noise-1` to `test/occlusion-5`."""
 
+CALIBRATION_COLUMNS: Final = ("val/ece", "test/ece")
+"""More columns, which only classification tasks have: the expected calibration error, a fraction."""
+
 PROBLEM_METRICS: Final = (
     "suboptimality",  # f(x) - f* at the row's last x
     "suboptimality/relative",  # (f(x) - f*) / (f(x^0) - f*)
@@ -24,7 +27,7 @@ PROBLEM_METRICS: Final = (
 )
 """What is measured of a convex task, over all f_i, after the row's steps."""
 
-METRICS: Final = (*CLASSIFICATION_METRICS, *PROBLEM_METRICS)
+METRICS: Final = (*CLASSIFICATION_METRICS, *CALIBRATION_COLUMNS, *PROBLEM_METRICS)
 """What can select epochs and tuned parameters."""
 
 HITS: Final = (1e-6, 1e-10)
@@ -92,5 +95,5 @@ def is_metric(column: str) -> bool:
 
 
 def is_accuracy(metric: str) -> bool:
-    """Whether a metric is a fraction that tables and plots print in percent."""
-    return metric.rpartition("/")[2] in ("top1", "top5", *CORRUPTED)
+    """Whether a metric is a fraction that tables and plots print in percent, as the calibration error too is."""
+    return metric.rpartition("/")[2] in ("top1", "top5", "ece", *CORRUPTED)

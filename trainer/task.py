@@ -108,6 +108,10 @@ class Task(ABC):
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         """The same task with its data on `device` and its inputs in `dtype`."""
 
+    def for_rows(self, configs: Sequence[TrialConfig]) -> Self:  # noqa: ARG002
+        """The same task with what a row's config changes of its training samples; by default nothing."""
+        return self
+
     @abstractmethod
     def few(self, count: int) -> Self:
         """The same task with at most `count` samples of each set, for a rehearsal; itself if it needs all of them."""

@@ -31,7 +31,18 @@ OURS: Final = frozenset(
 )
 """Columns of ours, which a config field of somebody else's must not replace."""
 FLOATS: Final = frozenset(
-    ("rho", "weight_decay", "lr", "lr_min", "gamma_b", "lower_bound", "momentum", "label_smoothing", "val_fraction")
+    (
+        "rho",
+        "weight_decay",
+        "lr",
+        "lr_min",
+        "gamma_b",
+        "lower_bound",
+        "momentum",
+        "label_smoothing",
+        "label_noise",
+        "val_fraction",
+    )
 )
 """The fields of our configs that are floats. Listed, so that reading results needs no code of the configs."""
 

@@ -26,8 +26,8 @@ from polysweep.trainer.history import HISTORY_COLUMNS
 
 EPOCHS: Final = ("best", "last")
 LOSSES: Final = frozenset(
-    ("loss", "losses", "err", "error", "errors", "nll", "perplexity", "ppl", "mse", "mae", "rmse", "mape", "regret",
-     "suboptimality", "distance", "curvature")
+    ("loss", "losses", "err", "error", "errors", "nll", "ece", "perplexity", "ppl", "mse", "mae", "rmse", "mape",
+     "regret", "suboptimality", "distance", "curvature")
 )  # fmt: skip
 GAINS: Final = frozenset(
     ("acc", "accuracy", "top1", "top5", "auc", "auroc", "f1", "precision", "recall", "iou", "miou", "map", "bleu",

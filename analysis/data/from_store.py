@@ -30,7 +30,7 @@ from polysweep.trainer.history import RENAMED
 RECORDED: Final = ("width", "epoch", "started", "ended", "seconds", "error")
 PROVENANCE: Final = ("numerics", "commit", "device", "device_model", "threads", "image", "sources")
 COLUMNS: Final = "2"
-"""Which columns a cache of a Store has: another number where a version adds or renames some."""
+"""Which columns a cache of a Store has besides the fields: another number where a version adds or renames some."""
 _CHUNK: Final = 500
 
 
@@ -85,18 +85,19 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     sweep = store.launched(name)
     protocol = _as_decided(protocol_of(sweep, store.root), store)
     ids = [trial.trial_id for trial in sweep.trials]
+    columns = " ".join([COLUMNS, *sorted(in_order(trial.values for trial in sweep.trials))])
     keeper = None if cache is None else Cache(cache, f"store {store.root} sweep {name}")
     with keeper.locked() if keeper else nullcontext():
         old = keeper.load() if keeper else EMPTY
-        if old.metadata("columns") != COLUMNS:
-            old = EMPTY  # of an older version
+        if old.metadata("columns") != columns:
+            old = EMPTY  # of an older version, or of a sweep whose trials had other fields
         stamps = store.stamps(ids)  # before the reading: what changes meanwhile is read again next time
         unchanged = _known(old, stamps)
         records: dict[str, Mapping[str, Any]] = {}
         states = store.states(sweep, ended=unchanged, records=records)
         same = _same(old, stamps)
         changed = [trial for trial in sweep.trials if trial.trial_id not in same]
-        metadata = {"metric": protocol.metric, "goal": protocol.goal, "columns": COLUMNS}
+        metadata = {"metric": protocol.metric, "goal": protocol.goal, "columns": columns}
         is_scored = all(old.metadata(key) == value for key, value in metadata.items())
         cached = old
         if changed or runs_of(old.runs) != ids or not is_scored:

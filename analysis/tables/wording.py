@@ -19,7 +19,12 @@ FIELDS: Final = {
 }
 """By config field what an axis says; of all others the name, its underscores as spaces."""
 SPLITS: Final = {"train": "training", "val": "validation", "test": "test"}
-VALUES: Final = {"top1": "accuracy, top-1 (%)", "top5": "accuracy, top-5 (%)", "loss": "loss"}
+VALUES: Final = {
+    "top1": "accuracy, top-1 (%)",
+    "top5": "accuracy, top-5 (%)",
+    "loss": "loss",
+    "ece": "calibration error (%)",
+}
 COLUMNS: Final = {
     "ascent_gain": r"ascent gain $f(e) - f(x)$",
     "gamma/mean": r"step size $\gamma$",

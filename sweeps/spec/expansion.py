@@ -17,7 +17,9 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.text import brief
 
-SCALARS: Final = ("seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "label_smoothing")
+SCALARS: Final = (
+    "seed", "rho", "lr", "lr_min", "gamma_b", "lower_bound", "weight_decay", "label_smoothing", "label_noise",
+)  # fmt: skip
 """Fields whose value changes neither the data nor which parts of a user are loaded."""
 
 

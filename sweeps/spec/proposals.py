@@ -32,6 +32,7 @@ _VALUES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("loss", "losses", "nll", "crossentropy", "xent", "ce"), "loss"),
     **dict.fromkeys(("accuracy", "acc", "accu", "accuracies", "top1", "acc1"), "top1"),
     **dict.fromkeys(("top5", "acc5"), "top5"),
+    "ece": "ece",
 }
 _SAYS_NOTHING: Final = frozenset(
     ("best", "max", "min", "final", "last", "epoch", "mean", "avg", "average", "score", "metric", "metrics", "model",

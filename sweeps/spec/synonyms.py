@@ -44,6 +44,8 @@ _LISTED: Final = (
     "rho_schedule rho_scheduler radius_schedule rho_policy",
     "label_smoothing label_smooth smoothing label_smoothing_factor label_smoothing_eps ls_factor smooth_label "
     "smoothing_factor loss_label_smoothing",
+    "label_noise label_noise_rate label_noise_ratio label_noise_level label_noise_fraction label_noise_prob "
+    "label_corruption label_flip_rate label_flip_prob symmetric_noise",
     "augmentation augmentations augment aug data_augmentation data_augmentations data_aug augmentation_type "
     "augmentation_policy aug_type augmentation_mode",
     "val_fraction val_split validation_split val_size valid_size validation_size val_ratio valid_ratio "

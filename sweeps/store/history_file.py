@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ _ALWAYS: Final = (
 
 def history_bytes(rows: Sequence[Mapping[str, Any]], generation: int) -> bytes:
     """The file's content; it names the claim's `generation`, so that no two claims write the same bytes."""
-    names: Iterator[str] = iter(rows[0]) if rows else iter(())
+    names = dict.fromkeys(name for row in rows for name in row)  # the first ones may be of an older version
     schema = pa.schema([(name, _KINDS.get(name, pa.float64())) for name in names])
     table = pa.Table.from_pylist(list(rows), schema=schema.with_metadata({"claim": str(generation)}))
     buffer = io.BytesIO()

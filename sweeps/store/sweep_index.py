@@ -17,6 +17,7 @@ Nothing here needs the code that the trials were made with: no config is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from polysweep.sweeps.spec.sweep import ADDED, Settings, Sweep, SweepTrial, hashable, with_cells
@@ -90,16 +91,25 @@ def assembled(name: str, parts: Sequence[Mapping[str, Any]]) -> Sweep:
 
 
 def added(before: Sweep | None, settings: Settings, trials: Sequence[SweepTrial]) -> dict[str, Any] | None:
-    """The part that a launch adds to a sweep, None if it adds nothing."""
+    """The part that a launch adds to a sweep, None if it adds nothing.
+
+    A trial that is listed without a field of today, which a later version has added, is listed again beside new ones:
+    the field may be what tells them apart.
+    """
     if before is None:
         return part(settings, trials)
-    before_ids = {trial.trial_id for trial in (*before.trials, *before.gone)}
-    new = [trial for trial in trials if trial.trial_id not in before_ids]
+    by_id = {trial.trial_id: trial for trial in (*before.trials, *before.gone)}
+    new = [trial for trial in trials if trial.trial_id not in by_id]
     is_appended = [trial.trial_id for trial in (*before.trials, *new)] == [trial.trial_id for trial in trials]
     if not new and is_appended and settings == before.settings:
         return None
     changed = None if settings == before.settings else settings
-    return part(changed, new, None if is_appended else [trial.trial_id for trial in trials])
+    older = [
+        replace(by_id[trial.trial_id], values=trial.values)
+        for trial in trials
+        if trial.trial_id in by_id and not trial.values.keys() <= by_id[trial.trial_id].values.keys()
+    ]
+    return part(changed, [*older, *new] if new else [], None if is_appended else [trial.trial_id for trial in trials])
 
 
 def in_order(configs: Iterable[Mapping[str, Any]]) -> list[str]:

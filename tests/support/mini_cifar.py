@@ -23,7 +23,7 @@ from polysweep.trainer.tasks.cifar import Cifar
 LABELS = 8
 PER_CLASS = 10
 TEST_PER_CLASS = 3
-USES = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+USES = {"augmentation": "crop+flip", "label_smoothing": 0.0, "label_noise": 0.0}
 
 
 def images(count: int, seed: int) -> tuple[np.ndarray, list[int]]:

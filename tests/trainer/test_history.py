@@ -32,9 +32,8 @@ def test_a_number_is_never_shown_as_zero_unless_it_is() -> None:
     numbers = (0.0, 0.5, -12.34567, 1e-3, 9.99e-4, -1e-12, 999999.0, 1e6, float("inf"))
     shown = ("0.0000", "0.5000", "-12.3457", "0.0010", "9.99e-04", "-1.00e-12", "999999.0000", "1.00e+06", "inf")
     assert tuple(map(shown_number, numbers)) == shown
-    assert [is_accuracy(name) for name in ("val/top1", "test/top5", "test/loss", "distance")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+
+
+def test_fractions_are_printed_in_percent() -> None:
+    assert all(map(is_accuracy, ("val/top1", "test/top5", "test/ece", "test/noise-1", "last/test/occlusion-5")))
+    assert not any(map(is_accuracy, ("test/loss", "distance", "test/noise", "mine/noise-level")))

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.history import CALIBRATION_COLUMNS, HISTORY_COLUMNS
 from polysweep.trainer.train import train, use_settings_of
 from tests.support.training import by_row, configs
 
@@ -20,10 +20,11 @@ def test_one_report_per_epoch_and_row_with_every_column() -> None:
     assert [[r.row for r in reports] for reports in epochs] == [[0, 1]] * 4
     assert [reports[0].outcome for reports in epochs] == ["running"] * 3 + ["finished"]
     last = epochs[-1][0].history
-    assert tuple(last) == HISTORY_COLUMNS
+    assert tuple(last) == (*HISTORY_COLUMNS, *CALIBRATION_COLUMNS)
     assert [r[0].history["step"] for r in epochs] == [6, 12, 18, 24]
     assert all(last[name] is None for name in ("val/loss", "val/top1", "val/top5"))
     assert 0 < last["gamma/min"] <= last["gamma/mean"] <= last["gamma/max"] <= 1
+    assert 0 < last["test/ece"] < 1
     assert 0 <= last["test/top1"] <= last["test/top5"] <= 1
     assert last["ascent_gain"] > 0 and last["seconds"] > 0 and last["images_per_second"] > 0
 

@@ -26,7 +26,8 @@ REQUIRED: Final = Required()
 DEFAULT_BASE: Final = "sgd"
 """The `base` of an optimizer's descent step unless the config has another one."""
 AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
-ACCURACIES: Final[Mapping[str, str]] = {"top1": "maximize", "top5": "maximize"}
+OF_CLASSES: Final[Mapping[str, str]] = {"top1": "maximize", "top5": "maximize", "ece": "minimize"}
+"""What every classification task measures besides the loss, and which direction is better."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Component:
     augmentations: tuple[str, ...] = AUGMENTATIONS
     input_shape: tuple[int, ...] = ()  # of one input, (C, H, W) of an image; empty: known when loaded
     classes: int = 0
-    metrics: Mapping[str, str] | None = None  # measured besides the loss, and the direction; None: the accuracies
+    metrics: Mapping[str, str] | None = (
+        None  # measured besides the loss, and the direction; None: those of `OF_CLASSES`
+    )
     prepare: str = ""  # `module:function` of the data folder: decodes, or downloads, the data if that is not done yet
     problem: str = ""  # of a convex task with known constants: its kind in `trainer.convex.problem`
     precisions: tuple[str, ...] = ()  # valid ones, the first the default; empty: all
@@ -72,7 +75,7 @@ class Component:
     @property
     def directions(self) -> Mapping[str, str]:
         """By what a task with a test set measures besides the loss, `maximize` or `minimize`."""
-        return ACCURACIES if self.metrics is None else self.metrics
+        return OF_CLASSES if self.metrics is None else self.metrics
 
     def on(self, base: object) -> Component:
         """The optimizer with `base` as its descent step. Raises `ConfigError` with the valid ones."""

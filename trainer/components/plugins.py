@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from polysweep.trainer.components.component import ACCURACIES, Component, load
+from polysweep.trainer.components.component import OF_CLASSES, Component, load
 from polysweep.trainer.components.registry import CONDITIONAL, REGISTRY, Declaration
 from polysweep.trainer.components.sources import source_hash
 from polysweep.trainer.components.wrapping import wrapping_of
 from polysweep.trainer.errors import ConfigError, expected
-from polysweep.trainer.history import CLASSIFICATION_METRICS, PROBLEM_METRICS
+from polysweep.trainer.history import CALIBRATION_COLUMNS, CLASSIFICATION_METRICS, PROBLEM_METRICS
 from polysweep.trainer.text import brief
 
 METHODS: Final = {
@@ -63,11 +63,12 @@ def metrics_of(task: Component) -> tuple[str, ...]:
     """The history columns of a task that can select."""
     if task.problem:
         return PROBLEM_METRICS
+    of_classes = (*CLASSIFICATION_METRICS, *CALIBRATION_COLUMNS)
     if task.metrics is None:
-        return CLASSIFICATION_METRICS
-    own = [name for name in task.metrics if name not in ACCURACIES]
+        return of_classes
+    own = [name for name in task.metrics if name not in OF_CLASSES]
     return (
-        *(name for name in CLASSIFICATION_METRICS if name.rpartition("/")[2] in ("loss", *task.metrics)),
+        *(name for name in of_classes if name.rpartition("/")[2] in ("loss", *task.metrics)),
         *(f"{split}/{name}" for split in ("val", "test") for name in own),
     )
 

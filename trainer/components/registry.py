@@ -52,7 +52,7 @@ def declare(
     reads to their default, or to `REQUIRED`. `options` are its `*_options`. The rest is for tasks, so that mistakes
     are found before the data is loaded: samples of the training set and of its rarest class, valid augmentations, the
     shape of an input, the number of classes (or outputs), and what it measures besides the loss with the direction, for
-    example `{"mae": "minimize"}`; by default the accuracies top1 and top5.
+    example `{"mae": "minimize"}`; by default the accuracies top1 and top5, and ece.
 
     Example:
 
@@ -117,7 +117,8 @@ _CONVEX: Final[Any] = {
     "models": ("linear",),
 }
 
-_CIFAR: Final = {"augmentation": "crop+flip", "label_smoothing": 0.0}
+_LABELS: Final = {"label_smoothing": 0.0, "label_noise": 0.0}
+_CIFAR: Final = {"augmentation": "crop+flip", **_LABELS}
 
 
 def _planned(attribute: str, options: type[Options], **uses: Any) -> Component:
@@ -163,7 +164,7 @@ def _sharpness_aware() -> Component:
 TASKS: Final[Mapping[str, Component]] = {
     "digits": Component(
         "polysweep.trainer.tasks.digits:digits",
-        uses={"augmentation": "none", "label_smoothing": 0.0},
+        uses={"augmentation": "none", **_LABELS},
         train_size=1437,
         smallest_class=139,
         augmentations=("none",),

@@ -41,7 +41,7 @@ class Stack:
         self.configs = list(configs)
         self.device = torch.device(device)
         self.dtype = DTYPES[first.precision]
-        self.task = task.to(self.device, self.dtype)
+        self.task = task.to(self.device, self.dtype).for_rows(self.configs)
         factory_kwargs = {"device": self.device, "dtype": self.dtype}
         self._oracle, self._monitor = self.task.oracle_and_monitor(self.configs, factory_kwargs)
         self.theta, self.buffers = self._oracle.start()

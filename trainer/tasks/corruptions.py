@@ -45,7 +45,7 @@ def accuracies(task: Task, oracle: ModuleOracle, rows: Rows, corruptions: Sequen
     columns = {}
     for corruption in corruptions:
         corrupted = Images(corrupt(images, corruption, scale), labels)
-        hits = [task.hits(*chunk)[0] for chunk in outputs_in_chunks(task, oracle, rows, corrupted)]
+        hits = [task.top(*chunk)[..., 0].sum(1) for chunk in outputs_in_chunks(task, oracle, rows, corrupted)]
         columns[corruption.metric] = torch.stack(hits).sum(0).double() / len(labels)
     return columns
 

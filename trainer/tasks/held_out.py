@@ -46,22 +46,23 @@ class HeldOutMonitor(Monitor):
             if samples is not None:
                 totals, worst, outputs = self._evaluate(rows, samples)
                 survives &= worst.isfinite()
-                columns |= {f"{split}/{name}": total.double() / len(samples) for name, total in totals.items()}
+                means = self._task.means(totals, len(samples))
+                columns |= {f"{split}/{name}": mean for name, mean in means.items()}
                 if self._task.metrics:
                     columns |= self._metrics(split, torch.cat(outputs, dim=1), samples)
         return Measurement(columns, survives, state)
 
     def _evaluate(self, rows: Rows, samples: Samples) -> tuple[dict[str, Tensor], Tensor, list[Tensor]]:
-        """Over the samples: the task's sums and what tells whether a row is sound, (K,) each; the outputs.
+        """Over the samples: the task's sums, (K, ...) each, what tells whether a row is sound, (K,), and the outputs.
 
         The outputs are kept only if a metric needs them.
         """
-        zero = torch.zeros(len(rows.theta), device=rows.theta.device, dtype=rows.theta.dtype)
         totals: dict[str, Tensor] = {}
-        worst, kept = zero, []
+        worst = torch.zeros(len(rows.theta), device=rows.theta.device, dtype=rows.theta.dtype)
+        kept = []
         for outputs, targets in outputs_in_chunks(self._task, self._oracle, rows, samples):
             sums = self._task.sums(outputs, targets)
-            totals = {name: totals.get(name, zero) + value for name, value in sums.items()}
+            totals = {name: totals.get(name, torch.zeros_like(value)) + value for name, value in sums.items()}
             worst = worst + self._task.worst(outputs)
             if self._task.metrics:
                 kept.append(outputs)

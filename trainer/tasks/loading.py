@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from polysweep.trainer.components.component import OF_CLASSES
 from polysweep.trainer.components.plugins import component, is_own
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import ConfigError
@@ -116,11 +117,14 @@ def _check_declared(name: str, task: WithTestSet) -> None:
     ):
         if declaration and declaration != is_so:
             raise _refused(name, f" declares {what} of {declaration}, it is {is_so}")
+    if "label_noise" in declared.uses and not isinstance(task, Classification):
+        raise _refused(name, f" declares the use of label_noise, but a {type(task).__name__} has no class labels")
     for metric in declared.directions:
         if metric not in task.measured:
             there = ", ".join(f"{metric!r}" for metric in task.measured)
             raise _refused(
-                name, f" declares the metric {metric!r} (by default top1, top5), it measures {there or 'none'}"
+                name,
+                f" declares the metric {metric!r} (by default {', '.join(OF_CLASSES)}), it measures {there or 'none'}",
             )
 
 

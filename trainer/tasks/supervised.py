@@ -116,8 +116,12 @@ class WithTestSet(Task):
         raise NotImplementedError
 
     def sums(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """Sums over samples of the loss and of what `built_in` names: (K, b, ...), (K, b, ...) -> (K,) each."""
+        """Sums over samples that `means` makes the loss and what `built_in` names: (K, b, ...) twice -> (K, ...)."""
         raise NotImplementedError
+
+    def means(self, totals: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+        """What is logged of the `sums` over `count` samples, (K,) each in float64."""
+        return {name: total.double() / count for name, total in totals.items()}
 
     def shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002
         """A row's or all rows' outputs as loss and metrics take them."""

@@ -129,3 +129,18 @@ def test_the_edge_of_a_drawn_search_is_that_of_its_range(entry: dict, values: tu
     text["variants"] = [{"scheduler": {"value": "constant"}, "lr": entry}]
     found = protocol_of(SweepSpec.parse(json.dumps(text), "drawn.yaml").as_sweep(), "here").ranges.get((0, "lr"))
     assert {value for value in values if found is not None and found.is_at_end(value)} == edges
+
+
+def test_a_field_that_a_later_version_added_is_read_again_for_cached_trials(tmp_path: Path) -> None:
+    """The sweep was launched, and pulled, when configs had no label noise; now it varies, and is 0 there."""
+    sweep(tmp_path, by_lr)
+    file = tmp_path / "sweeps" / "made" / "sweep.json"
+    kept = json.loads(file.read_text())
+    kept["columns"].remove("label_noise")
+    del kept["shared"]["config"]["label_noise"]
+    file.write_text(json.dumps(kept))
+    old = pull("made", store=str(tmp_path), cache=tmp_path / "cache")
+    assert "label_noise" not in old.runs
+    noisy = {**SPEC["parameters"], "label_noise": {"values": [0, 0.2]}}
+    now = sweep(tmp_path, by_lr, parameters=noisy).runs
+    assert now["label_noise"].isna().sum() == 0 and (now["label_noise"] == 0).sum() == len(old.runs)

@@ -25,7 +25,8 @@ def test_a_spelling_is_proposed_if_it_is_close() -> None:
         ("val_loss", "val/loss"), ("valid_acc", "val/top1"), ("best_val_accuracy", "val/top1"),
         ("accuracy", "val/top1"),
         ("Validation Accuracy", "val/top1"), ("testAcc", "test/top1"), ("train/epoch_loss", "train/loss"),
-        ("eval/top5", "val/top5"), ("cross_entropy", "val/loss"), ("f1", None), ("val_rmse_loss", None),
+        ("eval/top5", "val/top5"), ("test_nll", "test/loss"), ("val_ece", "val/ece"),
+        ("cross_entropy", "val/loss"), ("f1", None), ("val_rmse_loss", None),
         ("train_val_gap_loss", None), ("reward", None),
     ],
 )  # fmt: skip

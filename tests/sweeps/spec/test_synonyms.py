@@ -15,6 +15,7 @@ from polysweep.trainer.config import TrialConfig
         ("l2", "weight_decay"), ("weightDecayRate", "weight_decay"), ("train_batch_size", "batch_size"),
         ("trainer.max-epochs", "epochs"), ("backbone", "model"), ("hidden_dim", "hidden"), ("config.seed", "seed"),
         ("optimizer.name", "optimizer"), ("dataset", "task"), ("valid_split", "val_fraction"),
+        ("label_noise_ratio", "label_noise"),
     ],
 )  # fmt: skip
 def test_foreign_names_mean_ours(foreign: str, ours: str) -> None:

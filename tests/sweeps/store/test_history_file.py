@@ -91,3 +91,11 @@ def test_a_column_that_a_later_version_has_added_is_null_in_older_histories(
     assert select(runs).cells.equals(before)
     assert runs.history["curvature"].isna().all() and len(runs.history) == 72
     assert store.history(ids(store.launched("made"))[0])[0]["curvature"] is None
+
+
+def test_a_history_that_an_older_version_began_keeps_the_columns_of_its_later_rows(root: str) -> None:
+    """Its checkpoint has rows without them."""
+    store = Store(root)
+    before = {**dict.fromkeys(HISTORY_COLUMNS, 0.5), "epoch": 1, "step": 3, "partial": False}
+    store.write_history(ID, [before, {**before, "epoch": 2, "test/ece": 0.25}])
+    assert [row["test/ece"] for row in store.history(ID)] == [None, 0.25]

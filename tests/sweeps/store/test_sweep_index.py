@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from polysweep.sweeps.store.store import Store
@@ -36,6 +37,22 @@ def test_the_parts_of_a_sweep_add_up_to_it() -> None:
     after = assembled("tiny", [json.loads(json.dumps(part)) for part in (first, second)])
     assert after.trials == large.trials and after.settings == large.settings
     assert from_json(json.loads(json.dumps(to_json(after)))) == after
+
+
+def test_a_field_that_a_later_version_added_is_listed_for_older_trials_once_it_varies() -> None:
+    """Else those without it would be of one cell with new ones that have it."""
+    small = spec_of(seeds=[1])
+    large = spec_of(seeds=[1], parameters={**TINY["parameters"], "label_noise": {"values": [0, 0.2]}})
+    older = [replace(one, values={k: v for k, v in one.values.items() if k != "label_noise"}) for one in small.trials]
+    first = added(None, small.settings, older)
+    assert first is not None
+    before = assembled("tiny", [first])
+    assert added(before, small.settings, small.trials) is None, "a launch that adds nothing writes nothing"
+    second = added(before, large.settings, large.trials)
+    assert second is not None
+    after = assembled("tiny", [first, second])
+    assert after.trials == large.trials and not after.gone
+    assert [trial.cell["label_noise"] for trial in after.trials] == [one.config.label_noise for one in large.trials]
 
 
 def test_fields_of_several_configs_keep_the_order_of_each() -> None:

@@ -182,8 +182,8 @@ def test_the_share_of_explained_variance_is_not_defined_for_equal_targets() -> N
     ("changes", "reason"),
     [
         ({"task": "not_a_number"}, "metric 'of_each' gives a tensor of shape (8,), expected one number"),
-        ({"task": "undeclared"}, "declares the metric 'rmse' (by default top1, top5), it measures 'mae', 'r2'"),
-        ({"task": "undeclared_at_all"}, "declares the metric 'top1' (by default top1, top5), it measures 'mae', 'r2'"),
+        ({"task": "undeclared"}, "declares the metric 'rmse' (by default top1, top5, ece), it measures 'mae', 'r2'"),
+        ({"task": "undeclared_at_all"}, "declares the metric 'top1' (by default top1, top5, ece), it measures 'mae'"),
         ({"task": "misshapen"}, "declares an input_shape of (4,), it is (3,)"),
         ({"task": "broken"}, "'steps:broken': the inputs of train are not all finite: the first is that of sample 7"),
         ({"task": "bytes_of"}, "the inputs of train are torch.uint8; expected floats, or int64 for indices"),
