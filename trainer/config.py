@@ -126,7 +126,7 @@ class TrialConfig(BaseModel):
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
-        for part in (component("scheduler", self.scheduler), task):
+        for part in (component("scheduler", self.scheduler), component("optimizer", self.optimizer), task):
             if part.check:
                 load(part.check)(self)
         if task.problem:
