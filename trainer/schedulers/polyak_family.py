@@ -57,9 +57,9 @@ class DecSPS(PolyakFamily):
 
         gamma_t = min{[f(x) - l]_+ / ||g||^2, c_{t-1} gamma_{t-1}} / c_t,     c_t = c_0 sqrt(t + 1)
 
-    with c_{-1} = c_0 and gamma_{-1} = `gamma_b`. `capped` are the steps in which the second one counts, as it does if
-    the gradient is 0. A step that is `zeroed` leaves c_{t-1} gamma_{t-1} as it was: else every later one would be 0.
-    The publication has none, as its f(x) - l is positive unless the gradient is 0.
+    with c_{-1} = c_0 and gamma_{-1} = `gamma_b`. The second one counts if the gradient is 0. `capped` are the steps so
+    far in which it is c_0 gamma_b. A step that is `zeroed` leaves c_{t-1} gamma_{t-1} as it was: else every later one
+    would be 0. The publication has none, as its f(x) - l is positive unless the gradient is 0.
 
     The state has c_{t-1} gamma_{t-1} as `reach`. Source: DecSPS of Orvieto, Lacoste-Julien and Loizou 2022 (arXiv
     2205.04583), with c_t = c_0 sqrt(t + 1) as in its theorems.
@@ -68,11 +68,11 @@ class DecSPS(PolyakFamily):
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(configs, device, dtype)
         self._c0 = self.row([config.scheduler_options["c0"] for config in configs])
-        self._cap = self.row([config.gamma_b for config in configs])
+        self._cap = self._c0 * self.row([config.gamma_b for config in configs])
 
     def init(self) -> State:
         """c_{-1} gamma_{-1}, (K,)."""
-        return {"reach": self._c0 * self._cap}
+        return {"reach": self._cap}
 
     def gamma(self, context: StepContext, state: State) -> tuple[Gamma, State]:
         """See `Scheduler`."""
@@ -80,7 +80,7 @@ class DecSPS(PolyakFamily):
         excess = self.excess(context)
         ratio = excess / context.square
         zeroed = excess <= 0
-        capped = ~zeroed & (ratio >= state["reach"])
+        capped = ~zeroed & (ratio >= self._cap) & (state["reach"] == self._cap)
         reach = torch.where(zeroed, state["reach"], torch.minimum(ratio, state["reach"]))
         return Gamma(torch.where(zeroed, 0.0, reach / c), capped, zeroed), {"reach": reach}
 

@@ -94,6 +94,15 @@ def test_decsps_never_grows_and_falls_as_one_over_the_root() -> None:
     assert reach[0] == min(2 * 0.5, losses[0]) and reach[-1] == pytest.approx(min(losses), rel=1e-15)
 
 
+def test_decsps_is_at_its_cap_as_long_as_no_loss_has_been_below_it() -> None:
+    rule = of("decsps", gamma_b=0.5)
+    state, capped = rule.init(), []
+    for t, loss in enumerate([4.0, 0.5, 0.4, 4.0]):
+        gamma, state = rule.gamma(seen(loss, [1.0], t=t), state)
+        capped.append(gamma.capped.item())
+    assert capped == [True, True, False, False]
+
+
 def test_decsps_goes_on_after_a_step_of_zero() -> None:
     assert decsps([4.0, -1.0, 4.0], gamma_b=0.5) == [0.5, 0.0, 0.5 / math.sqrt(3)]
 
