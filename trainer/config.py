@@ -80,10 +80,10 @@ class TrialConfig(BaseModel):
     rho: NonNegative | None = None  # radius. SAM: length in weight space; USAM: multiple of the gradient
     rho_schedule: RadiusSchedule | None = None  # of step t: rho, rho / sqrt(t + 1), rho / (t + 1)
     weight_decay: NonNegative = 0.0  # coefficient of theta in the descent step
-    lr: Positive | None = None  # step size; of cosine: its first epoch's
+    lr: Positive | None = None  # step size; of cosine: its first epoch's; of momo and ngn: the largest
     lr_min: NonNegative | None = None  # cosine: the step size that epoch T would have
-    gamma_b: Positive | None = None  # Polyak: cap of the step size
-    lower_bound: Real | None = None  # Polyak: lower bound of the mini-batch loss
+    gamma_b: Positive | None = None  # Polyak, DecSPS: cap of the step size
+    lower_bound: Real | None = None  # Polyak and its relatives: lower bound of the mini-batch loss
     momentum: Annotated[Real, Field(ge=0, lt=1)] | None = None  # heavy ball, as torch.optim.SGD
     label_smoothing: Annotated[Real, Field(ge=0, lt=1)] | None = None  # of the training loss only
     label_noise: Annotated[Real, Field(ge=0, lt=1)] | None = None  # share of the training labels made another class
@@ -127,7 +127,7 @@ class TrialConfig(BaseModel):
             raise ConfigError(
                 "precision", f"{self.precision!r} is not for {self.task}; its own: {', '.join(task.precisions)}"
             )
-        for part in (component("scheduler", self.scheduler), task):
+        for part in (component("scheduler", self.scheduler), component("optimizer", self.optimizer), task):
             if part.check:
                 load(part.check)(self)
         if task.problem:

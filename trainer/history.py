@@ -40,7 +40,7 @@ HISTORY_COLUMNS: Final = (
     "gamma/mean",  # step size, over the epoch's steps
     "gamma/min",
     "gamma/max",
-    "gamma/cap_share",  # share of the steps at gamma_b
+    "gamma/cap_share",  # share of the steps at gamma_b, of momo at lr
     "gamma/zero_share",  # share of the steps at the safeguard, gamma = 0
     "grad_norm/x",
     "grad_norm/e",

@@ -8,16 +8,22 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+Weigh = Callable[[Tensor], Tensor]
+"""Weights (K, b) of a mini-batch's samples from their losses (K, b)."""
+
 
 class LossAndGrad:
     """One forward and backward pass: `loss` (K,), `grad` (K, P), `norm` ||grad|| (K,), `logits` (K, b, classes).
 
-    `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None if f* is not known.
+    `square` (K,) is ||grad||^2; `gap` (K,) is f - f* without cancellation, None if f* is not known; `by_sample` (K, b)
+    are the losses of the samples, of a task that has some, computed where they are asked for.
     """
 
-    def __init__(self, loss: Tensor, grad: Tensor, logits: Tensor) -> None:
+    def __init__(
+        self, loss: Tensor, grad: Tensor, logits: Tensor, by_sample: Callable[[], Tensor] | None = None
+    ) -> None:
         self.grad, self.logits = grad, logits
-        self._loss = loss
+        self._loss, self._by_sample = loss, by_sample
 
     @property
     def loss(self) -> Tensor:
@@ -28,6 +34,12 @@ class LossAndGrad:
     def gap(self) -> Tensor | None:
         """f - f*, (K,)."""
         return None
+
+    @property
+    def by_sample(self) -> Tensor:
+        """The losses of the samples, (K, b)."""
+        assert self._by_sample is not None, "the config sees to it"
+        return self._by_sample()
 
     @property
     def finite_if_sound(self) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.optimizers.optimizer import State, StepResult
-from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.passes import LossAndGrad, Weigh
 
 DTYPES: Final = {
     "float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64,
@@ -55,8 +55,11 @@ class Oracle(ABC):
         self._buffers = buffers
 
     @abstractmethod
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
-        """Loss and gradient at rows (K, P) on a mini-batch of the task; may be called several times in a step."""
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh | None = None) -> LossAndGrad:
+        """Loss and gradient at rows (K, P) on a mini-batch of the task; may be called several times in a step.
+
+        With `weigh` the loss is the sum of the samples' losses with these weights; a convex task is not asked for it.
+        """
 
     def statistics(self) -> Buffers:
         """The running statistics of after the step."""

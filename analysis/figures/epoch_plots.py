@@ -17,6 +17,8 @@ from polysweep.trainer.history import is_accuracy
 
 QUANTILES: Final = (0.1, 0.9)
 """The band of the step size over epochs."""
+CAPPED: Final = ("polyak", "decsps", "momo")
+"""Schedulers with a cap, whose shares of steps are drawn even if they are 0."""
 
 
 def plot_curves(
@@ -79,9 +81,10 @@ def plot_shares(
     lines: str | Sequence[str] = "scheduler",
     looks: Looks | None = None,
 ) -> Axes:
-    """The shares of an epoch's steps at the cap gamma_b (solid) and at the safeguard gamma = 0 (dotted), in percent.
+    """The shares of an epoch's steps at the cap (solid) and at the safeguard gamma = 0 (dotted), in percent.
 
-    `history` has the columns epoch, those of `lines`, gamma/cap_share and gamma/zero_share; only lines that have a cap.
+    `history` has the columns epoch, those of `lines`, gamma/cap_share and gamma/zero_share; only lines that have a cap
+    or such steps.
     """
     ax = axes_of(ax)
     styles = {"gamma/cap_share": ("-", "at the cap"), "gamma/zero_share": (":", r"at $\gamma$ = 0")}
@@ -90,17 +93,20 @@ def plot_shares(
     there = [column for column in styles if column in history and history[column].notna().any()]
     if not there:
         return say_empty(ax, "no finished trial has logged it")
-    capped = [line for line in lines_of(history, names_of(lines), looks) if _has_cap(line.rows, there)]
-    for line in capped:
-        for column in there:
+    drawn: set[str] = set()
+    for line in lines_of(history, names_of(lines), looks):
+        columns = [column for column in there if _has(line.rows, column)]
+        for column in columns:
             mean = line.rows.groupby("epoch")[column].mean().astype(float) * 100
-            label = line.label if column == there[0] else None
+            label = line.label if column == columns[0] else None
             ax.plot(mean.index, mean, color=line.look["color"], linestyle=styles[column][0], label=label)
-    for column in there if capped else ():
+        drawn.update(columns)
+    for column in (column for column in there if column in drawn):
         ax.plot([], [], color="0.3", linestyle=styles[column][0], label=f"steps {styles[column][1]}")
-    return legend(ax) if capped else say_empty(ax, "no step size has a cap here")
+    return legend(ax) if drawn else say_empty(ax, "no step size has a cap here")
 
 
-def _has_cap(rows: pd.DataFrame, columns: Sequence[str]) -> bool:
-    is_polyak = "scheduler" in rows and bool(rows["scheduler"].eq("polyak").any())
-    return is_polyak or bool((rows[list(columns)].fillna(0) > 0).any(axis=None))
+def _has(rows: pd.DataFrame, column: str) -> bool:
+    """Whether steps of the rows can be, or have been, where a column counts them."""
+    has_cap = "scheduler" in rows and bool(rows["scheduler"].isin(CAPPED).any())
+    return has_cap or bool((rows[column].fillna(0) > 0).any())

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STYLE: Final = Path(__file__).with_name("polysweep.mplstyle")
-SCHEDULERS: Final = ("constant", "cosine", "polyak")
+SCHEDULERS: Final = ("constant", "cosine", "polyak", "sps-plus", "decsps", "momo", "ngn")
+"""Each has the look of its place in every figure."""
+BESIDE: Final = 3
+"""The first place of other lines beside a scheduler, unless one of a later place is there."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 DASHES: Final = ("-", "--", "-.", ":")
 Look = dict[str, Any]
@@ -57,11 +60,10 @@ def axes_of(ax: Axes | None) -> Axes:
 def looks_of(names: Iterable[Any]) -> dict[str, Look]:
     """By name of a line its look: those of the schedulers are the same in every figure. 48 differ."""
     present = [name for name in dict.fromkeys(names) if not pd.isna(name)]
-    order = [s for s in SCHEDULERS if s in present] + [s for s in present if s not in SCHEDULERS]
-    has_schedulers = any(s in present for s in SCHEDULERS)
-    others = len(SCHEDULERS) if has_schedulers else 0
-    rest = [s for s in order if s not in SCHEDULERS]
-    return {s: look_at(SCHEDULERS.index(s) if s in SCHEDULERS else others + rest.index(s)) for s in order}
+    places = {name: at for at, name in enumerate(SCHEDULERS) if name in present}
+    first = max(BESIDE, 1 + max(places.values())) if places else 0
+    places |= {name: first + at for at, name in enumerate(name for name in present if name not in SCHEDULERS)}
+    return {name: look_at(place) for name, place in places.items()}
 
 
 def look_at(place: int) -> Look:

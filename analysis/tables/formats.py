@@ -23,7 +23,7 @@ NOTED: Final = {
     "ties": "ties, decided by the order in the spec",
     "undecided": "undecided",
     "stalled": "stalled seeds, which gamma = 0 held in place to the end",
-    "cap_share": "mostly at the cap, so nearly the constant step size gamma_b",
+    "cap_share": "mostly at the cap, so nearly the step size that the cap alone gives",
 }
 """By column of the cells what is said of those in which it is not empty."""
 

@@ -66,7 +66,7 @@ def check_cores(cpus: int) -> None:
 def remarks(config: TrialConfig) -> list[str]:
     """What is allowed but probably not intended."""
     texts = []
-    if config.scheduler in ("polyak", "polyak-deterministic") and config.momentum:
+    if component("scheduler", config.scheduler).along_gradient and config.momentum:
         texts.append(
             f"momentum with scheduler {config.scheduler}: the step size is derived for a step along "
             "the gradient alone, and the paper uses none"

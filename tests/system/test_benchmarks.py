@@ -120,3 +120,16 @@ def test_the_benchmark_of_a_thousand_workers_runs_in_small_and_names_the_first_l
     ):
         assert answer.stdout.count(f"│ {line}") == 2, line
     assert "plan of 400 trials, 50 stacks" in answer.stdout and "the moto server itself used" in answer.stdout
+
+
+@pytest.mark.long
+def test_the_benchmark_of_the_sam_family_runs_and_agrees_with_its_twin() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "sam_family.py", "--steps", "5"],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    rows = [[text.strip() for text in line.split("│")[1:-1]] for line in answer.stdout.splitlines() if "│" in line]
+    twin = [row for row in rows if len(row) == 4]
+    assert len(twin) == 46
+    assert all(float(row[2]) < 1e-12 and float(row[3]) < 1e-4 for row in twin)

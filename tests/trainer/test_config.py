@@ -123,7 +123,7 @@ def test_defaults_given_or_left_out_are_one_trial() -> None:
         ({"lr": 0.1}, "lr", ["scheduler 'polyak' does not use it", "constant, cosine"]),
         ({"task": "imagenet"}, "task", ["unknown task 'imagenet'", "digits"]),
         ({"model": "resnet9"}, "model", ["did you mean 'resnet8'", "mlp, resnet20, resnet32, resnet8"]),
-        ({"scheduler": "cosin"}, "scheduler", ["did you mean 'cosine'", "constant, cosine, khanh2024"]),
+        ({"scheduler": "cosin"}, "scheduler", ["did you mean 'cosine'", "constant, cosine, decsps"]),
         ({"optimizer": "lion"}, "optimizer", ["sam, sgd, sgdw, usam"]),
         ({"optimizer": "sgd"}, "rho", ["optimizer 'sgd' does not use it", "usam, sam"]),
         ({"epochs": 0}, "epochs", ["greater than or equal to 1"]),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from polysweep.trainer.config import Precision
-from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.passes import LossAndGrad, Weigh
 from polysweep.trainer.task import DTYPES, Buffers, Oracle, Rows
 
 
@@ -18,7 +18,13 @@ class Sphere(Oracle):
     def start(self) -> Rows:
         return Rows.without_buffers(torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64))
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:  # noqa: ARG002
+    def pass_at(
+        self,
+        theta: Tensor,
+        inputs: Tensor,
+        labels: Tensor,  # noqa: ARG002
+        weigh: Weigh | None = None,  # noqa: ARG002
+    ) -> LossAndGrad:
         return LossAndGrad(theta.square().sum(1) / 2, theta, inputs)
 
 

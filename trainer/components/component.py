@@ -25,6 +25,8 @@ REQUIRED: Final = Required()
 
 DEFAULT_BASE: Final = "sgd"
 """The `base` of an optimizer's descent step unless the config has another one."""
+AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
+"""Schedulers whose step sizes are known before the training: for steps that are not along the gradient."""
 AUGMENTATIONS: Final = ("none", "crop+flip", "crop+flip+cutout")
 OF_CLASSES: Final[Mapping[str, str]] = {"top1": "maximize", "top5": "maximize", "ece": "minimize"}
 """What every classification task measures besides the loss, and which direction is better."""

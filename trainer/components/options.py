@@ -166,6 +166,56 @@ class OneCycleOptions(Options):
     final_div_factor: Annotated[float, BeforeValidator(number), Field(ge=1)] = 1e4  # the last: that / final_div_factor
 
 
+Positive = Annotated[float, BeforeValidator(number), Field(gt=0)]
+NonNegative = Annotated[float, BeforeValidator(number), Field(ge=0)]
+Part = Annotated[float, BeforeValidator(number), Field(gt=0, le=1)]  # of a whole, which may be all of it
+
+
+class ASAMOptions(Options):
+    """Options of `asam`."""
+
+    eta: NonNegative = 0.01  # added to the size of every parameter
+
+
+class GSAMOptions(Options):
+    """Options of `gsam`."""
+
+    alpha: NonNegative = 0.4  # how much of g's part orthogonal to h is taken off
+
+
+class FSAMOptions(Options):
+    """Options of `f-sam`."""
+
+    sigma: NonNegative = 1.0  # how much of the average gradient is taken off
+    beta: Share = 0.9  # of the average, the publication's lambda
+
+
+class LookSAMOptions(Options):
+    """Options of `looksam`."""
+
+    every: Count = 5  # steps from one look at e to the next, the publication's k
+    alpha: NonNegative = 0.7  # length of what is kept of the last look, relative to the gradient
+
+
+class ESAMOptions(Options):
+    """Options of `esam`."""
+
+    beta: Part = 0.6  # probability that a coordinate is perturbed
+    gamma: Part = 0.5  # share of the mini-batch whose gradient is followed
+
+
+class DecSPSOptions(Options):
+    """Options of `decsps`."""
+
+    c0: Positive = 1.0  # the step size is divided by c0 sqrt(t + 1)
+
+
+class MoMoOptions(Options):
+    """Options of `momo`."""
+
+    beta: Share = 0.9  # of the averages of loss, gradient and their products
+
+
 class PublishedOptions(Options):
     """Options of the published baselines that have two guarantees."""
 

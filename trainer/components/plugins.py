@@ -1,7 +1,7 @@
 """Components by name: the built-in ones, and the user's own from an import path or an entry point.
 
     scheduler: my_lab.rules:DecSPS         an import path, `module:attribute`
-    scheduler: decsps                      an entry point of the group `polysweep.schedulers`
+    scheduler: halving                     an entry point of the group `polysweep.schedulers`
 
 A user's part says what it needs with `polysweep.declare`; `docs/extending.md` has an example of each kind.
 """

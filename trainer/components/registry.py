@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from polysweep.trainer.components.component import AUGMENTATIONS, DEFAULT_BASE, REQUIRED, Component
+from polysweep.trainer.components.component import AHEAD, AUGMENTATIONS, DEFAULT_BASE, REQUIRED, Component
+from polysweep.trainer.components.family import FAMILY_OPTIMIZERS, FAMILY_SCHEDULERS
 from polysweep.trainer.components.options import (
     AccumulatorOptions,
     AdamOptions,
@@ -104,8 +105,6 @@ _SHARPNESS: Final = {
 }
 OWN_STEP_SIZE: Final = "own"
 """The scheduler of an optimizer that chooses its step size itself."""
-AHEAD: Final = ("constant", "cosine", "step", "multistep", "warmup-cosine", "one-cycle")
-"""Schedulers whose step sizes are known before the training: for steps that are not along the gradient."""
 _ADAM: Final[Any] = {"options": AdamOptions, "schedulers": AHEAD, "rowwise_options": True}
 
 _TWO_PASSES: Final = {"batchnorm_statistics": "both"}
@@ -208,6 +207,7 @@ OPTIMIZERS: Final[Mapping[str, Component]] = {
     "adamw": Component("polysweep.trainer.optimizers.adam:Adam", family="adam", **_ADAM),
     "usam": _sharpness_aware(),
     "sam": _sharpness_aware(),
+    **FAMILY_OPTIMIZERS,
     "adasam": _adaptive("adasam", "AdaSAM", MomentOptions),
     "lightsam-i": _adaptive("lightsam-i", "LightSAM1", AccumulatorOptions),
     "lightsam-ii": _adaptive("lightsam-ii", "LightSAM2", AccumulatorOptions),
@@ -227,6 +227,7 @@ SCHEDULERS: Final[Mapping[str, Component]] = {
     "polyak": Component(
         "polysweep.trainer.schedulers.polyak:Polyak", uses={"gamma_b": 1.0, "lower_bound": 0.0}, along_gradient=True
     ),
+    **FAMILY_SCHEDULERS,
     "polyak-deterministic": Component(
         "polysweep.trainer.schedulers.polyak:DeterministicPolyak", needs=("f_star",), along_gradient=True
     ),

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, create_model
 
-from polysweep.trainer.components.component import REQUIRED, Component
+from polysweep.trainer.components.component import AHEAD, REQUIRED, Component
 from polysweep.trainer.components.options import Flag, Options, number
-from polysweep.trainer.components.registry import AHEAD, OWN_STEP_SIZE
+from polysweep.trainer.components.registry import OWN_STEP_SIZE
 from polysweep.trainer.errors import ConfigError, expected
 
 Call = Literal["step", "closure", "loss", "two steps"]

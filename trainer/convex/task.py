@@ -15,7 +15,7 @@ from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.convex.monitor import BoundsMonitor
 from polysweep.trainer.convex.problem import problem_of
 from polysweep.trainer.history import HISTORY_COLUMNS, PROBLEM_COLUMNS
-from polysweep.trainer.passes import LazyPass, LossAndGrad
+from polysweep.trainer.passes import LazyPass, LossAndGrad, Weigh
 from polysweep.trainer.streams import stream
 from polysweep.trainer.task import Monitor, Oracle, Rows, Task
 
@@ -194,8 +194,9 @@ class ClosedForm(Oracle):
         x0 = torch.stack([self._task.start(seed) for seed in self._seeds])
         return Rows.without_buffers(x0.to(self._task.a.device))
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh | None = None) -> LossAndGrad:
         """See `Oracle`."""
+        assert weigh is None, "the config sees to it"
         return self._task.pass_at(theta, inputs, labels)
 
 

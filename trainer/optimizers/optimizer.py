@@ -7,25 +7,33 @@ perturbed point. Everything is done for the K rows of a stack at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.passes import LossAndGrad, Weigh
 from polysweep.trainer.schedulers.scheduler import Gamma
 
 State = Mapping[str, Tensor]
 
-Objective = Callable[[Tensor], LossAndGrad]
-"""f: loss and gradient of the mini-batch at rows (K, P)."""
+
+class Objective(Protocol):
+    """f: loss and gradient of the mini-batch at rows (K, P), of its samples' mean, or with the weights of `weigh`."""
+
+    def __call__(self, theta: Tensor, /, weigh: Weigh | None = None) -> LossAndGrad:
+        """f(theta)."""
+
 
 StepSize = Callable[[LossAndGrad, Tensor, Tensor], Gamma]
 """gamma (K,) from loss and gradient at e, the perturbation s (K, P) and the step t (); called once in a step."""
 
 Radius = Callable[[Tensor, Tensor], Tensor]
 """rho_t (K,) from the step t () and the radius (K,) that the configs ask for."""
+
+Direction = Callable[[Tensor], Tensor]
+"""What is followed, (K, P), from the rule's d (K, P)."""
 
 
 Shapes = Callable[[], Sequence[torch.Size]]
@@ -46,7 +54,7 @@ class Optimizer:
     r"""A family of update rules whose rows can share a stack.
 
         e = x + s                    s by `perturbation`
-        d + weight_decay x           d by `direction`; weight decay where it is coupled
+        d + weight_decay x           d by `direction`, or by a scheduler that averages; weight decay where it is coupled
         v = momentum v + that        by `base_step`
         x - gamma v                  gamma by the scheduler
         x - gamma (v + weight_decay x)                     where weight decay is decoupled, see `is_decoupled`
@@ -63,7 +71,9 @@ class Optimizer:
         self.configs = configs
         self.factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
         self.shapes: Shapes = list  # the stack puts those of the model's parameters here
+        self.may_ask = False  # whether a value may be asked for, as on a CPU: the stack says so
         self.scheduled_radius: Radius = lambda t, rho: rho  # noqa: ARG005  # the stack puts its schedulers' here
+        self.scheduled_direction: Direction = lambda d: d  # and this, in every step
         self._coupled = self.column([0.0 if is_decoupled(config) else config.weight_decay for config in configs])
         self._decoupled = self.column([config.weight_decay if is_decoupled(config) else 0.0 for config in configs])
         self._momentum = self.column([config.momentum or 0.0 for config in configs])
@@ -112,6 +122,7 @@ class Optimizer:
 
     def descend(self, x: Tensor, d: Tensor, gamma: Gamma, state: State) -> tuple[Tensor, State]:
         """The rows (K, P) after the step along d with its weight decay, see the class, and the next state."""
+        d = self.scheduled_direction(d)
         if self._has_coupled:
             d = d + self._coupled * x
         v, state = self.base_step(d, state)

@@ -31,11 +31,12 @@ class Gamma(NamedTuple):
 
 
 class StepContext(NamedTuple):
-    """What a scheduler may read: loss and gradient at e, the perturbation e - x (K, P), and t = 0, 1, ..., ()."""
+    """What a scheduler may read: loss and gradient at e, e - x (K, P), t = 0, 1, ..., (), and the rows x (K, P)."""
 
     at_e: LossAndGrad
     perturbation: Tensor
     step: Tensor
+    x: Tensor
 
     @property
     def loss(self) -> Tensor:
@@ -67,6 +68,8 @@ class Scheduler(ABC):
 
     steps_per_epoch: int = 1
     """Set before the first epoch: step t is in epoch t // steps_per_epoch = 0, 1, ..."""
+    parameters: int = 0
+    """P. Set before `init`."""
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
         self.configs = configs
@@ -87,12 +90,24 @@ class Scheduler(ABC):
         """rho_t (K,) of step t () from the configs' radius (K,): for a scheduler that fixes the radius itself."""
         return rho
 
+    def direction(self, d: Tensor, state: State) -> Tensor:  # noqa: ARG002
+        """What is followed instead of the optimizer's d (K, P): for a scheduler that averages it.
+
+        `state` is the one that `gamma` has returned in this step.
+        """
+        return d
+
 
 class StepSizes:
     """The schedulers of a stack's rows: every row goes by its own, whatever the rules of its neighbours."""
 
     def __init__(
-        self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype, steps_per_epoch: int = 1
+        self,
+        configs: Sequence[TrialConfig],
+        device: torch.device,
+        dtype: torch.dtype,
+        steps_per_epoch: int = 1,
+        parameters: int = 0,
     ) -> None:
         self._rules: dict[str, Scheduler] = {}
         self._rows: dict[str, Tensor] = {}  # by rule, which rows are its own: (K,) bool
@@ -102,8 +117,11 @@ class StepSizes:
             members = [config if own else stand_in for config, own in zip(configs, is_own, strict=True)]
             self._rules[name] = component("scheduler", name).load()(members, device, dtype)
             self._rules[name].steps_per_epoch = steps_per_epoch
+            self._rules[name].parameters = parameters
             self._rows[name] = torch.tensor(is_own, device=device)
-        self._of_radius = [name for name, rule in self._rules.items() if _fixes_radius(rule)]
+        self._of_radius = [name for name, rule in self._rules.items() if _writes(rule, "radius")]
+        self.of_direction = [name for name, rule in self._rules.items() if _writes(rule, "direction")]
+        """Those of the rules that choose the direction."""
 
     def init(self) -> dict[str, Tensor]:
         """The states of all rules before step 0, by `scheduler/name`."""
@@ -133,9 +151,17 @@ class StepSizes:
             rho = torch.where(self._rows[name], self._rules[name].radius(step, rho), rho)
         return rho
 
+    def direction(self, d: Tensor, state: State) -> Tensor:
+        """What every row follows, (K, P): d unless its scheduler chooses; `state` is the next one of all rules."""
+        for name in self.of_direction:
+            d = torch.where(self._rows[name].unsqueeze(1), self._rules[name].direction(d, _of(name, state)), d)
+        return d
 
-def _fixes_radius(rule: Scheduler) -> bool:
-    return getattr(type(rule), "radius", Scheduler.radius) is not Scheduler.radius
+
+def _writes(rule: Scheduler, method: str) -> bool:
+    """Whether a rule has its own `method`; a user's need not be a subclass."""
+    inherited = getattr(Scheduler, method)
+    return getattr(type(rule), method, inherited) is not inherited
 
 
 def _prefixed(name: str, state: State) -> dict[str, Tensor]:

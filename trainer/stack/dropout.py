@@ -12,6 +12,8 @@ from typing import ClassVar, Final
 import torch
 from torch import Tensor, nn
 
+from polysweep.trainer.draws import mixed, places, threshold
+
 
 class RowDropout(nn.Module):
     """What the layers here share: `key` () int64, set before a pass, and a mask from it for each call in the pass."""
@@ -36,10 +38,9 @@ class RowDropout(nn.Module):
         """Which entries of x stay, each with probability 1 - p: bool, as large as x or one for each channel."""
         leading = x.dim() if not self.by_channel else 1 if x.dim() == self.unbatched else 2
         shape = torch.Size((*x.shape[:leading], *[1] * (x.dim() - leading)))
-        place = torch.arange(shape.numel(), device=x.device) * _STRIDE
         key = mixed(self.key + self.calls)  # a layer may stand at several places of a module
         self.calls += 1
-        return (mixed(place + key) >= int(self.p * 2**64) - 2**63).view(shape)
+        return (mixed(places(shape.numel(), x.device) + key) >= threshold(self.p)).view(shape)
 
 
 class _Scaled(RowDropout):
@@ -119,23 +120,7 @@ def draw_by_row(module: nn.Module) -> list[RowDropout]:
     return layers
 
 
-def step_keys(seeds: Tensor, step: Tensor) -> Tensor:
-    """The rows' keys of step t, (): seeds (K,) int64 -> (K,) int64."""
-    return mixed(seeds + mixed(step * _STRIDE))
-
-
 def set_keys(layers: Sequence[RowDropout], key: Tensor) -> None:
     """Give every layer its own key of a row's step, ()."""
     for index, layer in enumerate(layers):
         layer.key, layer.calls = mixed(key + (index + 1)), 0
-
-
-def mixed(bits: Tensor) -> Tensor:
-    """Every integer as a hash of itself, int64 -> int64: the finaliser of Steele et al. 2014, SplitMix."""
-    bits = (bits ^ (bits >> 30 & 2**34 - 1)) * _FIRST
-    bits = (bits ^ (bits >> 27 & 2**37 - 1)) * _SECOND
-    return bits ^ (bits >> 31 & 2**33 - 1)
-
-
-_STRIDE, _FIRST, _SECOND = (number - 2**64 for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-"""SplitMix's increment and multipliers, as signed integers."""

@@ -12,10 +12,11 @@ from torch.func import functional_call
 
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.draws import step_keys
 from polysweep.trainer.errors import ConfigError
-from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.passes import LossAndGrad, Weigh
 from polysweep.trainer.stack.bfloat16 import use_bfloat16
-from polysweep.trainer.stack.dropout import draw_by_row, set_keys, step_keys
+from polysweep.trainer.stack.dropout import draw_by_row, set_keys
 from polysweep.trainer.streams import stream_seed
 from polysweep.trainer.task import Buffers, Oracle, Rows
 
@@ -51,14 +52,25 @@ class ModuleOracle(Oracle):
         self._module.train()
         self.load(buffers)
 
-    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor) -> LossAndGrad:
+    def pass_at(self, theta: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh | None = None) -> LossAndGrad:
         """See `Oracle`."""
         logits = self.forward(theta, inputs).to(theta.dtype)
-        loss = self._losses(logits, labels)
+        if weigh is None:
+            loss = self._losses(logits, labels)
+        else:
+            by_sample = self._by_sample(logits, labels)
+            logits.register_hook(torch.Tensor.contiguous)  # of their gradient too, else what follows depends on it
+            loss = (weigh(by_sample.detach()) * by_sample).sum(1)
         grad = self.gradient(loss)
         if self._first is None and self._first_alone:
             self._first = self.now()
-        return LossAndGrad(loss.detach(), grad, logits.detach())
+        logits = logits.detach()
+        return LossAndGrad(loss.detach(), grad, logits, lambda: self._by_sample(logits, labels))
+
+    def _by_sample(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The losses of the samples, (K, b): each is the mean loss of a mini-batch of one."""
+        losses: Tensor = torch.vmap(self._losses, 1, 1)(logits.unsqueeze(2), labels.unsqueeze(2))
+        return losses.contiguous()  # else the order in which a row is added up depends on its place in the stack
 
     def statistics(self) -> Buffers:
         """See `Oracle`."""

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from polysweep.trainer.components.plugins import component
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.errors import ConfigError
 from polysweep.trainer.optimizers.optimizer import Optimizer, StepResult
-from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.passes import LossAndGrad, Weigh
 from polysweep.trainer.schedulers.scheduler import Gamma, StepContext, StepSizes
 from polysweep.trainer.task import DTYPES, Buffers, Rows, Task
 
@@ -48,17 +49,18 @@ class Stack:
         self.active = torch.ones(len(configs), dtype=torch.bool, device=self.device)
         self._asked: Tensor | None = None
         self._all_active = False
-        self.step_sizes = StepSizes(configs, self.device, self.dtype, self.task.steps_per_epoch(first.batch_size))
+        steps_per_epoch, parameters = self.task.steps_per_epoch(first.batch_size), self.theta.shape[1]
+        self.step_sizes = StepSizes(configs, self.device, self.dtype, steps_per_epoch, parameters)
         family = component("optimizer", first.optimizer).on(first.base).load()
         self._optimizer: Optimizer = family(configs, self.device, self.dtype)
         self._optimizer.scheduled_radius = self.step_sizes.radius
         self._optimizer.shapes = self._oracle.shapes
         self.runs_alone = getattr(self._optimizer, "runs_alone", False)
         # Elsewhere than on a CPU asking for a value is a sync, which a captured graph cannot do.
-        self.may_ask = self.device.type == "cpu" or self.runs_alone
-        # Clones: a checkpoint's rows are written into them, and an optimizer may begin two of them with one tensor.
+        self.may_ask = self._optimizer.may_ask = self.device.type == "cpu" or self.runs_alone
+        # Clones: a checkpoint's rows are written into them, and a rule may begin two of them with one tensor.
         self.optimizer_state = {name: value.clone() for name, value in self._optimizer.init(self.theta).items()}
-        self.scheduler_state = self.step_sizes.init()
+        self.scheduler_state = {name: value.clone() for name, value in self.step_sizes.init().items()}
         self.monitor_state = self._monitor.init(self.theta)
         for name, tensor in self.state.items():
             if tensor.shape[:1] != (self.width,):
@@ -87,15 +89,26 @@ class Stack:
         self._oracle.begin(self.buffers, step)
         scheduler_state = self.scheduler_state
 
-        def f(theta: Tensor) -> LossAndGrad:
-            return self._oracle.pass_at(theta, images, labels)
+        def f(theta: Tensor, weigh: Weigh | None = None) -> LossAndGrad:
+            return self._oracle.pass_at(theta, images, labels, weigh)
 
         def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
             nonlocal scheduler_state
-            gamma, scheduler_state = self.step_sizes.gamma(StepContext(at_e, perturbation, t), scheduler_state)
+            context = StepContext(at_e, perturbation, t, self.theta)
+            gamma, scheduler_state = self.step_sizes.gamma(context, scheduler_state)
             return gamma
 
+        directions = 0
+
+        def direction(d: Tensor) -> Tensor:
+            nonlocal directions
+            directions += 1
+            return self.step_sizes.direction(d, scheduler_state)
+
+        self._optimizer.scheduled_direction = direction
         result = self._optimizer.update(f, step_size, self.theta, self.optimizer_state, step)
+        if self.step_sizes.of_direction and not directions:
+            self._refuse_direction()
         buffers = self._oracle.statistics()
         updated, everyone = self._finite(result)
         monitor_state = self._monitor.after(self.monitor_state, self.theta, result, labels, step)
@@ -125,6 +138,16 @@ class Stack:
             return self.active, True
         return self.active & torch.isfinite(total), False
 
+    def _refuse_direction(self) -> None:
+        """Raise `ConfigError`: an optimizer's own `update` has taken a step beside the direction of a scheduler."""
+        names = ", ".join(map(repr, self.step_sizes.of_direction))
+        optimizer = self.configs[0].optimizer
+        raise ConfigError(
+            "scheduler",
+            f"{names} chooses the direction, but update() of optimizer {optimizer!r} does not step by descend(); "
+            "take another scheduler, or call descend() there",
+        )
+
     def are_all_active(self) -> bool:
         """Asked of a tensor once: `active` is replaced, and never written into but by a captured graph."""
         if self._asked is not self.active:
@@ -133,7 +156,7 @@ class Stack:
 
     def run_captured(self) -> None:
         """Work as a captured graph from now on: nothing asks for a value, and tensors are written into."""
-        self.may_ask = False
+        self.may_ask = self._optimizer.may_ask = False
         self._monitor.run_captured()
 
     def measure(self, step: int) -> Mapping[str, Tensor]:

@@ -45,6 +45,12 @@ def test_shares_of_steps_are_drawn_of_lines_with_a_cap_alone() -> None:
     cap, zero = ax.get_lines()[:2]
     assert list(cap.get_ydata()) == [50, 100] and list(zero.get_ydata()) == [0, 0]
     assert (cap.get_linestyle(), zero.get_linestyle()) == ("-", ":")
+    momo = plot_shares(history(**shares).assign(scheduler="momo"), Figure().subplots())
+    assert len(momo.get_lines()) == len(ax.get_lines())
+    at_zero = history(**dict(zip(shares, reversed(shares.values()), strict=True))).assign(scheduler="sps-plus")
+    uncapped = plot_shares(at_zero, Figure().subplots())
+    assert list(uncapped.get_lines()[0].get_ydata()) == [50, 100] and uncapped.get_lines()[0].get_linestyle() == ":"
+    assert [line.get_label() for line in uncapped.get_lines()] == ["sps-plus", r"steps at $\gamma$ = 0"]
     without = history(**dict.fromkeys(shares, [0.0] * 4)).assign(scheduler="constant")
     empty = plot_shares(without, Figure().subplots())
     assert " ".join(empty.texts[0].get_text().split()) == "no step size has a cap here" and not empty.get_lines()

@@ -52,6 +52,8 @@ def test_forty_eight_lines_differ_and_a_scheduler_looks_the_same_beside_any_othe
     assert len({repr(look_at(place)) for place in range(48)}) == 48
     assert looks_of(["polyak", "mine"])["polyak"] == looks_of(["cosine", "polyak"])["polyak"] == look_at(2)
     assert looks_of(["mine"])["mine"] == look_at(0) and looks_of(["mine", "cosine"])["mine"] == look_at(3)
+    assert looks_of(["mine", "momo"]) == {"momo": look_at(5), "mine": look_at(6)}
+    assert looks_of(["mine", "sps-plus", "constant"])["sps-plus"] == look_at(3) == looks_of(["sps-plus"])["sps-plus"]
 
 
 def test_numbers_come_by_size_then_words_by_the_alphabet() -> None:

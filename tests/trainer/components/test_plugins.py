@@ -45,8 +45,8 @@ def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
     reach = 2.0 * 0.8
     for t in range(20):
         loss, grad, ascent = random.normal(), random.normal(size=3), random.normal(size=3)
-        at_e = (torch.tensor(np.array([v])) for v in (loss, grad, grad))
-        seen = StepContext(LossAndGrad(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t))
+        at_e = [torch.tensor(np.array([v])) for v in (loss, grad, grad)]
+        seen = StepContext(LossAndGrad(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t), at_e[1])
         gamma, state = rule.gamma(seen, state)
         c = 2.0 * (t + 1) ** 0.5
         expected = min(max(loss - grad @ ascent, 0) / (grad @ grad), reach) / c
@@ -85,12 +85,12 @@ def test_an_entry_point_gives_a_short_name(lab: Path) -> None:
     info = lab / "my_lab-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-lab\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[polysweep.schedulers]\ndecsps = my_lab.rules:DecSPS\n")
+    (info / "entry_points.txt").write_text("[polysweep.schedulers]\ndec-sps = my_lab.rules:DecSPS\n")
     plugins._entry_points.cache_clear()
     try:
-        assert own(scheduler="decsps").gamma_b == 1.0
-        with pytest.raises(ConfigError, match="did you mean 'decsps'"):
-            own(scheduler="decspss")
+        assert own(scheduler="dec-sps").gamma_b == 1.0
+        with pytest.raises(ConfigError, match="did you mean 'dec-sps'"):
+            own(scheduler="dec-spss")
     finally:
         plugins._entry_points.cache_clear()
 

@@ -19,7 +19,7 @@ STOCHASTIC = {"batch_size": 10, "scheduler_options": {"setting": "stochastic"}}
 def radius_and_gamma(rule: Published, t: int) -> tuple[list[float], list[float]]:
     """Of step t, by row, where the configs ask for the radius 7 and the gradient is of no account."""
     step, one = torch.tensor(t), torch.ones(len(rule.configs), 1, dtype=torch.float64)
-    context = StepContext(LossAndGrad(one[:, 0], one, one), one, step)
+    context = StepContext(LossAndGrad(one[:, 0], one, one), one, step, one)
     gamma, state = rule.gamma(context, {})
     assert state == {} and not gamma.capped.any() and not gamma.zeroed.any()
     return rule.radius(step, 7 * one[:, 0]).tolist(), gamma.value.tolist()

@@ -158,7 +158,7 @@ def test_a_zero_gradient_leaves_the_row_unchanged(optimizer: str, loss: float, g
         return LossAndGrad(torch.tensor([loss]), torch.zeros_like(theta), torch.zeros(1, 1, 10))
 
     def step_size(at_e: LossAndGrad, perturbation: Tensor, t: Tensor) -> Gamma:
-        return stack.step_sizes.gamma(StepContext(at_e, perturbation, t), {})[0]
+        return stack.step_sizes.gamma(StepContext(at_e, perturbation, t, stack.theta), {})[0]
 
     result = stack._optimizer.update(flat, step_size, stack.theta, {}, torch.tensor(0))
     assert all(torch.equal(theta, stack.theta) for theta in at)

@@ -77,7 +77,7 @@ def gammas(rows: list[TrialConfig], first_epoch: int = 0) -> torch.Tensor:
     for epoch in range(first_epoch, EPOCHS):
         sizes.start_epoch(epoch)
         for t in range(epoch * PER_EPOCH, (epoch + 1) * PER_EPOCH):
-            context = StepContext(LossAndGrad(zero[:, 0], zero, zero), zero, torch.tensor(t))
+            context = StepContext(LossAndGrad(zero[:, 0], zero, zero), zero, torch.tensor(t), zero)
             values.append(sizes.gamma(context, {})[0].value)
     return torch.stack(values)
 

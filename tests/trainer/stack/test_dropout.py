@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from polysweep.trainer.config import TrialConfig
+from polysweep.trainer.draws import mixed, step_keys
 from polysweep.trainer.rehearsal import refusal
-from polysweep.trainer.stack.dropout import draw_by_row, mixed, set_keys, step_keys
+from polysweep.trainer.stack.dropout import draw_by_row, set_keys
 from polysweep.trainer.train import train
 from tests.support.lab import lab as lab
 from tests.support.project import TINY
