@@ -14,6 +14,7 @@ import typer
 
 from polysweep import __version__
 from polysweep.analysis.commands import app as analysis_app
+from polysweep.analysis.paper.command import app as paper_app
 from polysweep.sweeps.commands.app import app as sweeps_app
 from polysweep.sweeps.commands.measuring import app as measuring_app
 from polysweep.sweeps.console import PrintableFormatter
@@ -25,7 +26,7 @@ from polysweep.trainer.text import printable
 app = typer.Typer(
     name="polysweep",
     help="Sweeps over sharpness-aware optimizers: plan, launch, submit, status, replicate, probe, stop, logs, "
-    "sync, pull, table, plot, compare, report, dashboard.",
+    "sync, pull, table, plot, compare, report, dashboard, paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -73,3 +74,4 @@ def _root(
 app.add_typer(sweeps_app)
 app.add_typer(measuring_app)
 app.add_typer(analysis_app)
+app.add_typer(paper_app)

@@ -48,7 +48,7 @@ class Part:
         path = SPECS / f"{self.file}.yaml"
         text = path.read_text()
         changes = {**self.replaced, **(self.rehearsed if is_rehearsal else {})}
-        name = f"{PREFIX}{self.name}" if is_rehearsal else self.name
+        name = PREFIX + self.name.removeprefix("paper-") if is_rehearsal else self.name
         if changes or name != self.file:
             data, _ = read_yaml(text, str(path))
             assert isinstance(data, dict)

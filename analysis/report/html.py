@@ -111,7 +111,7 @@ def render_report(
         goal="maximized" if selection.pulled.protocol.is_maximal else "minimized",
         failures=_failures(selection),
         spec=protocol.text,
-        provenance=_provenance(runs),
+        provenance=provenance(runs),
     )
 
 
@@ -272,7 +272,7 @@ def _failures(selection: Selection) -> list[dict[str, Any]]:
     return rows
 
 
-def _provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
+def provenance(runs: pd.DataFrame) -> list[tuple[str, list[tuple[str, int]]]]:
     """By field, its distinct values and how many trials have each: a mixture is visible."""
     rows = []
     for field in PROVENANCE:

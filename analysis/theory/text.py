@@ -21,11 +21,11 @@ def render_theory(lines: Sequence[MethodCurve], name: str) -> str:
     parts = [f"{name}: the paper's bounds beside what was measured"]
     for title, members in by_problem(lines):
         parts.append(_constants(title, members[0]))
-        parts.append(markdown(_methods(methods_[methods_["problem"] == title])))
+        parts.append(markdown(methods_table(methods_[methods_["problem"] == title])))
         stated = checks_[checks_["problem"] == title] if len(checks_) else checks_
         if len(stated):
-            parts.append(markdown(_checks(stated)))
-    parts.append("\n".join([*_legend(checks_), "", *(f"- {text}" for text in verdicts(lines))]).strip())
+            parts.append(markdown(checks_table(stated)))
+    parts.append("\n".join([*legend_of(checks_), "", *(f"- {text}" for text in verdicts(lines))]).strip())
     return "\n\n".join(parts)
 
 
@@ -38,7 +38,8 @@ def _constants(title: str, line: MethodCurve) -> str:
     return f"{title}: " + ", ".join(f"{key} = {value:.6g}" for key, value in told.items())
 
 
-def _methods(frame: pd.DataFrame) -> Table:
+def methods_table(frame: pd.DataFrame) -> Table:
+    """The rows of `checks.methods`, the best of a problem and what cannot be told from it marked."""
     header = [
         "method",
         "final relative suboptimality",
@@ -72,7 +73,8 @@ def _methods(frame: pd.DataFrame) -> Table:
     return Table(header, rows)
 
 
-def _checks(frame: pd.DataFrame) -> Table:
+def checks_table(frame: pd.DataFrame) -> Table:
+    """The rows of `checks.checks`: each statement of the paper beside what was measured."""
     header = [
         "method",
         "statement",
@@ -104,7 +106,8 @@ def _checks(frame: pd.DataFrame) -> Table:
     return Table(header, rows)
 
 
-def _legend(checks_: pd.DataFrame) -> list[str]:
+def legend_of(checks_: pd.DataFrame) -> list[str]:
+    """What the columns of `checks_table` mean."""
     if not len(checks_):
         return []
     kinds = set(checks_["kind"])
