@@ -79,7 +79,7 @@ def curvature_figure(
     if not columns:
         return None
     metric, runs = curvature_runs(selection)
-    per_row = {3.35: 1, 6.75: 3}.get(width, 3)
+    per_row = {3.35: 1, 6.75: 2}.get(width, 3)
     across = min(per_row, len(columns))
     figure = Figure(figsize=(width, 2.5 * math.ceil(len(columns) / across)))
     axes = np.atleast_1d(figure.subplots(math.ceil(len(columns) / across), across, sharey=True)).ravel()

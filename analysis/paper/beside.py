@@ -18,6 +18,7 @@ from polysweep.analysis.figures.styles import looks_of, one_at_a_time
 from polysweep.analysis.paper.parts import STAND_IN, STANDS_FOR
 from polysweep.analysis.published.claims import VERDICTS
 from polysweep.analysis.published.comparison import Compared
+from polysweep.analysis.tables.candidates import OUTCOMES
 from polysweep.analysis.tables.writers import Entry, Table
 
 SCHEDULERS: Final[Mapping[str, str]] = {"constant": "Constant", "cosine": "Cosine annealing", "polyak": "Polyak (SPS)"}
@@ -52,7 +53,8 @@ def published_tables(compared: Compared) -> Iterator[Table]:
             order = [by_scheduler.get(name) for name in SCHEDULERS]
             rows.append([f"{rho:g}", "published", *(_published(cell) for cell in order)])
             for name in readings:
-                rows.append(["", f"ours, {name}", *("-" if cell is None else _ours(cell, name) for cell in order)])
+                ours = name if name.startswith("our") else f"ours, {name}"
+                rows.append(["", ours, *("-" if cell is None else _ours(cell, name) for cell in order)])
                 rows.append(["", "difference", *("-" if cell is None else _difference(cell, name) for cell in order)])
         values = {"table": label}
         title = ", ".join(
@@ -114,19 +116,18 @@ def _overview(compared: Compared) -> Iterator[NamedFigure]:
     reading = compared.readings[0]
     looks = looks_of(SCHEDULERS)
     for (_, cells), ax in zip(tables, axes, strict=False):
-        ours = pd.DataFrame(
-            {"rho": cells["rho"], "scheduler": cells["scheduler"], "mean": cells[f"{reading} mean"] / 100,
-             "std": cells[f"{reading} std"] / 100, "n": cells[f"{reading} n"], "undecided": "", "diverged": 0}
+        ours = cells[["rho", "scheduler"]].assign(
+            mean=cells[f"{reading} mean"] / 100, std=cells[f"{reading} std"] / 100, n=cells[f"{reading} n"],
+            undecided="", **dict.fromkeys((*OUTCOMES, "stalled"), 0),  # the tables say which seeds are lost
         )  # fmt: skip
         theirs = cells[["rho", "scheduler"]].assign(mean=cells["test_accuracy_mean"], std=cells["test_accuracy_std"])
         plot_robustness(ours, "test/top1", ax, theirs, looks=looks)
         first = cells.iloc[0]
         names = [NAMES[first[field]] for field in ("dataset", "model", "optimizer")]
         ax.set_title(f"{' '.join(names)}, wd {first['weight_decay']:g}", fontsize=7)
-        ax.set(xlabel="", ylabel="")
+        ax.set(xlabel="radius" if ax in axes[len(tables) - columns : len(tables)] else "", ylabel="")
     for ax in axes[len(tables) :]:
         ax.set_visible(False)
-    figure.supxlabel("radius", fontsize=9)
     figure.supylabel("test accuracy (%)", fontsize=9)
     caption = f"All {len(tables)} CIFAR tables: our {reading} accuracy (colour, band ± one std), the published in grey."
     yield titled(

@@ -74,8 +74,10 @@ class Document:
 
 def document_of(pulled: Mapping[str, RunSet], *, is_rehearsal: bool, spent: Mapping[str, float]) -> Document:
     """The document of the runs of every part, by its name; `spent` are hours of a device by its model."""
+    if is_rehearsal:
+        pulled = {**pulled, CIFAR.name: as_published(pulled[CIFAR.name])}
     cifar, flatness = pulled[CIFAR.name], _flatness(pulled)
-    compared = compare(as_published(cifar) if is_rehearsal else cifar, load_published("cifar"))
+    compared = compare(cifar, load_published("cifar"))
     results = Section(
         "Published numbers beside ours",
         [*headline(compared), claim_summary(compared), *overview(compared), *published_tables(compared)],
@@ -140,10 +142,10 @@ def _curvature(selection: Selection, flatness: Mapping[str, Sequence[Row]]) -> S
 
 def _noise(noisy: RunSet, clean: Selection) -> Section:
     selection, shown = select(noisy), only(clean, {"rho": 0.1, "weight_decay": 5e-4})
-    layout, looks = Layout.of(selection), looks_of(line_names(clean.cells, ("scheduler",)))
+    layout, looks = Layout.of(selection, rows="label_noise"), looks_of(line_names(clean.cells, ("scheduler",)))
     blocks: list[Block] = [
         TEXTS["noise"],
-        *one_at_a_time(noise_figures(selection, layout, WIDTHS["page"], looks)),
+        *one_at_a_time(noise_figures(selection, Layout.of(selection), WIDTHS["page"], looks)),
         *tables_of(selection, layout),
         *tables_of(select(noisy, metric="test/ece"), layout, verdicts=False),
         advantage_table(advantages(noisy, ["test/top1", "test/ece"]), "Better under noisy labels"),

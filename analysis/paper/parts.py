@@ -26,7 +26,7 @@ PERCEPTRON: Final[Mapping[str, Any]] = {
     "model": {"value": "mlp"},
     "model_options.hidden": {"value": 16},
     "batch_size": {"value": 128},
-    "epochs": {"value": 8},
+    "epochs": {"value": 20},
 }
 """A perceptron on the digits, in place of a ResNet on CIFAR."""
 

@@ -6,6 +6,7 @@ import base64
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -73,7 +74,8 @@ def _rendered(template: str, document: Document, filters: dict[str, Any], *, aut
 
 def _html_block(block: Block) -> str:
     if isinstance(block, Table):
-        return f'<div class="wide" tabindex="0">{html(block)}</div>'
+        rows = [[*row[: block.fields], *map(_entry, row[block.fields :])] for row in block.rows]
+        return f'<div class="wide" tabindex="0">{html(replace(block, rows=rows))}</div>'
     if isinstance(block, NamedFigure):
         data = base64.b64encode(image(block.figure, "svg")).decode()
         caption = escape(block.caption)
@@ -84,6 +86,11 @@ def _html_block(block: Block) -> str:
     if isinstance(block, str):
         return f"<p>{escape(block)}</p>"
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in block) + "</ul>"
+
+
+def _entry(one: str | Entry) -> Entry:
+    """An entry, also of what is a text: in HTML a text is the name of its row."""
+    return one if isinstance(one, Entry) else Entry(one)
 
 
 def _latex_block(block: Block, names: dict[int, str]) -> str:

@@ -1,0 +1,74 @@
+"""One document as a page and as LaTeX: every text is shown as it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from polysweep.analysis.figures.files import NamedFigure
+from polysweep.analysis.paper.document import Document, Section
+from polysweep.analysis.paper.rendering import ENGINE, write_document
+from polysweep.analysis.tables.writers import Entry, Table
+from polysweep.trainer.errors import UserError
+
+NASTY = r"50 % & <b> {x}_1 \frac ~ ^ # $ | " + "\N{GREEK SMALL LETTER RHO} ± ‖g‖² 漢"
+
+
+def document() -> Document:
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([1, 2])
+    table = Table(
+        ["rho", "a_b"], [["0.1", "1.0 +- 0.2"], ["0.2", Entry("best", is_marked=True)]], 1, NASTY, {}, "here", [NASTY]
+    )
+    long = Table([f"column {n}" for n in range(9)], [["a rather long entry" for _ in range(9)]] * 80, 1, "long")
+    blocks = [NASTY, [NASTY, "second"], table, NamedFigure("plot", figure, pd.DataFrame(), NASTY), long, []]
+    return Document(f"Title {NASTY}", [NASTY], [Section(f"Heading {NASTY}", blocks)])
+
+
+@pytest.fixture
+def without_latex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def test_without_latex_there_is_a_page_that_needs_no_network(without_latex: Path, tmp_path: Path) -> None:
+    pages = write_document(document(), tmp_path / "paper")
+    assert pages == [tmp_path / "paper" / "paper.html"]
+    page = pages[0].read_text()
+    assert "50 % &amp; &lt;b&gt; {x}_1" in page and "<b>best</b>" in page and "1.0 ± 0.2" in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and 'src="data:image/svg+xml;base64,' in page
+    assert page.count("<table>") == 2 and page.count("<figure>") == 1
+    assert (tmp_path / "paper" / "figures" / "01-plot.pdf").read_bytes().startswith(b"%PDF")
+    source = (tmp_path / "paper" / "paper.tex").read_text()
+    assert r"50 \% \& \textless{}b\textgreater{} \{x\}\_1" in source and r"$\rho$ $\pm$" in source
+    source.encode("ascii")
+
+
+def test_latex_that_fails_is_one_line_and_the_page_is_there(without_latex: Path, tmp_path: Path) -> None:
+    engine = without_latex / ENGINE
+    engine.write_text("#!/bin/sh\necho '! Undefined control sequence.'\nexit 1\n")
+    engine.chmod(0o755)
+    with pytest.raises(UserError, match=r"pdflatex failed: ! Undefined control sequence\.; the page paper\.html is"):
+        write_document(document(), tmp_path / "paper")
+    assert (tmp_path / "paper" / "paper.html").exists()
+
+
+@pytest.mark.skipif(shutil.which(ENGINE) is None, reason="LaTeX is not installed here")
+def test_latex_sets_it(tmp_path: Path) -> None:
+    pages = write_document(document(), tmp_path)
+    assert pages[1].read_bytes().startswith(b"%PDF") and {path.name for path in tmp_path.iterdir()} == {
+        "figures", "paper.html", "paper.tex", "paper.pdf"
+    }  # fmt: skip
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--out: .*file cannot be written"):
+        write_document(document(), tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
