@@ -112,7 +112,7 @@ WRONG = {
     ),
     "unknown task": (GOOD.replace("digits", "mnist"), 4, ["unknown task 'mnist'", "digits"]),
     "unknown model": (GOOD.replace("mlp", "vgg"), 5, ["unknown model 'vgg'", "mlp, resnet20, resnet32, resnet8"]),
-    "unknown scheduler": (GOOD.replace("polyak", "stairs"), 12, ["'stairs'", "constant, cosine, khanh2024"]),
+    "unknown scheduler": (GOOD.replace("polyak", "stairs"), 12, ["'stairs'", "constant, cosine, decsps"]),
     "unknown parameter": (GOOD.replace("rho:", "rhoo:"), 7, ["unknown parameter 'rhoo'", "did you mean 'rho'"]),
     "shared and in a variant": (
         GOOD.replace("{value: polyak}", "{value: polyak}, rho: {value: 0.1}"),

@@ -59,8 +59,8 @@ class GSAM(Relative):
         d = h - alpha (g - <g, h> / ||h||^2 h)
 
     What is in brackets is the part of g that is orthogonal to h. The publication ties rho_t to the learning rate; here
-    it is `rho_schedule`'s. Its alpha differs from model to model; 0.4 is the default of the authors' example. Source:
-    algorithm 1 of Zhuang et al. 2022 (arXiv 2203.08065).
+    it is `rho_schedule`'s. Its alpha is tuned; the authors' example has 0.2, the package pytorch-optimizer 0.4 as here.
+    Source: algorithm 1 of Zhuang et al. 2022 (arXiv 2203.08065).
     """
 
     def __init__(self, configs: Sequence[TrialConfig], device: torch.device, dtype: torch.dtype) -> None:
@@ -112,7 +112,7 @@ class LookSAM(Relative):
     v is the part of h that is orthogonal to g. e = x in the steps between, and no second pass is made for them where t
     may be asked for (on a CPU) and k divides it for no row. Elsewhere, in a captured graph, it is made and dropped,
     which takes as long as SAM and gives the same numbers; the pass at e therefore never updates running statistics.
-    The authors' code takes norms and products of each parameter by itself, the publication those of all.
+    Norms and products are those of all parameters, as published; the package pytorch-optimizer has one per tensor.
 
     k is the option `every`; the state has v. Source: algorithm 1 of Liu et al. 2022 (arXiv 2203.02714).
     """

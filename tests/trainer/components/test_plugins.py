@@ -49,8 +49,9 @@ def test_the_documented_scheduler_agrees_with_its_formula(lab: Path) -> None:
         seen = StepContext(LossAndGrad(*at_e), torch.tensor(np.array([ascent])), torch.tensor(t), at_e[1])
         gamma, state = rule.gamma(seen, state)
         c = 2.0 * (t + 1) ** 0.5
-        expected = min(max(loss - grad @ ascent, 0) / (grad @ grad), reach) / c
-        reach = c * expected
+        excess = loss - grad @ ascent
+        reach = min(excess / (grad @ grad), reach) if excess > 0 else reach
+        expected = reach / c if excess > 0 else 0
         assert gamma.value.item() == pytest.approx(expected, rel=1e-12)
 
 

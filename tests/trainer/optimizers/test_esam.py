@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from polysweep.trainer.passes import LossAndGrad
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.tasks.samples import Samples
+from polysweep.trainer.tasks.supervised import Regression
 from tests.support.family_runs import one, ran
 from tests.support.stacks import mini_batches, stack_of
 
@@ -72,3 +76,19 @@ def test_esam_perturbs_a_share_beta_of_the_coordinates_by_one_over_beta() -> Non
         assert abs(share - 0.3) < 5 * (0.21 / there.sum()) ** 0.5
     agree = [(masks[0] == other).double().mean() for other in (masks[1], masks[0].flip(0))]
     assert all(value < 0.8 for value in agree)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_esam_takes_the_losses_of_any_task_with_samples(width: int) -> None:
+    """A regression, whose loss is a mean over the mini-batch: the weights pick one of its samples."""
+    generator = torch.Generator().manual_seed(0)
+    samples = Samples(torch.randn(64, 5, generator=generator).double(), torch.randn(64, generator=generator).double())
+    task = Regression(samples, None, samples)
+    stack = Stack([one("esam", rho=0.1, optimizer_options={"gamma": 0.01})] * width, task)
+    images, targets = task.mini_batch(torch.arange(8).expand(width, -1), None, None)
+    result = stack.step(images, targets, torch.tensor(0)).result
+    before = (result.x.logits[..., 0] - targets).square()
+    after = (result.e.logits[..., 0] - targets).square()
+    torch.testing.assert_close(result.x.by_sample, before, rtol=0, atol=1e-12)
+    worst = (after - before).argmax(1, keepdim=True)
+    torch.testing.assert_close(result.e.loss, after.gather(1, worst).squeeze(1), rtol=0, atol=1e-12)
