@@ -39,23 +39,33 @@ SIGNS: Final = {
 
 
 def write_document(document: Document, out: Path) -> list[Path]:
-    """Write `paper.html` and `paper.tex` with its figures, and `paper.pdf` if LaTeX is installed; returns the pages.
+    """Write `paper.html`; and if LaTeX is installed `paper.tex`, its figures and `paper.pdf`. Returns the pages.
 
     Raises `UserError` if the folder cannot be written, or LaTeX fails.
     """
-    figures = {id(one): one for section in document.sections for one in section.blocks if isinstance(one, NamedFigure)}
-    names = {key: f"{number:02d}-{one.name}" for number, (key, one) in enumerate(figures.items(), start=1)}
+    page = out / "paper.html"
     try:
-        (out / "figures").mkdir(parents=True, exist_ok=True)
-        for key, one in figures.items():
-            (out / "figures" / f"{names[key]}.pdf").write_bytes(image(one.figure, "pdf"))
-        page, source = out / "paper.html", out / "paper.tex"
+        out.mkdir(parents=True, exist_ok=True)
         page.write_text(_rendered("paper.html.j2", document, {"block": _html_block}, autoescape=True), encoding="utf-8")
-        filters = {"block": lambda block: _latex_block(block, names), "text": _latex_text}
-        source.write_text(_rendered("paper.tex.j2", document, filters, autoescape=False), encoding="utf-8")
+        if not shutil.which(ENGINE):
+            return [page]
+        source = _write_latex(document, out)
     except OSError as error:
         raise UserError(f"--out: {out} cannot be written: {error}") from None
-    return [page, *([_pdf(source)] if shutil.which(ENGINE) else [])]
+    return [page, _pdf(source)]
+
+
+def _write_latex(document: Document, out: Path) -> Path:
+    """`paper.tex`, and the figures that it includes."""
+    figures = [one for section in document.sections for one in section.blocks if isinstance(one, NamedFigure)]
+    names = {id(one): f"{number:02d}-{one.name}" for number, one in enumerate(figures, start=1)}
+    (out / "figures").mkdir(exist_ok=True)
+    for one in figures:
+        (out / "figures" / f"{names[id(one)]}.pdf").write_bytes(image(one.figure, "pdf"))
+    source = out / "paper.tex"
+    filters = {"block": lambda block: _latex_block(block, names), "text": _latex_text}
+    source.write_text(_rendered("paper.tex.j2", document, filters, autoescape=False), encoding="utf-8")
+    return source
 
 
 def _rendered(template: str, document: Document, filters: dict[str, Any], *, autoescape: bool) -> str:
