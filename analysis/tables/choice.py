@@ -26,7 +26,7 @@ from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could
 from polysweep.sweeps.planning.welch import Sample
 from polysweep.sweeps.spec.protocol import metric_reported
 from polysweep.trainer.errors import UserError, expected
-from polysweep.trainer.history import METRICS, SPLITS
+from polysweep.trainer.history import CORRUPTED, METRICS, SPLITS
 
 Runs = list[dict[str, Any]]
 """The runs of one candidate."""
@@ -109,6 +109,10 @@ def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str |
             raise UserError(f"--epoch: best, but retrained runs do not measure {rule.metric!r}; expected last")
         if metric.startswith("val/"):
             raise UserError(f"--metric: {metric!r} is not measured by retrained runs; expected one of the test set")
+        epoch = "last"
+    if metric is not None and metric.removeprefix("test/") in CORRUPTED:
+        if epoch == "best":
+            raise UserError(f"--epoch: best, but {metric!r} is measured at the last epoch alone; expected last")
         epoch = "last"
     return metric or rule.metric, epoch or "best", by or rule.metric
 
