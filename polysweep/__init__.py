@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.figures.epoch_plots import plot_gamma as plot_gamma
     from polysweep.analysis.figures.epoch_plots import plot_shares as plot_shares
     from polysweep.analysis.figures.gallery import figures as figures
+    from polysweep.analysis.figures.plots import plot_against as plot_against
     from polysweep.analysis.figures.plots import plot_heatmap as plot_heatmap
     from polysweep.analysis.figures.plots import plot_robustness as plot_robustness
     from polysweep.analysis.figures.plots import plot_scores as plot_scores
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.figures.search_plots import plot_importance as plot_importance
     from polysweep.analysis.figures.search_plots import plot_pair as plot_pair
     from polysweep.analysis.figures.search_plots import plot_parameter as plot_parameter
+    from polysweep.analysis.figures.severity_plots import plot_severity as plot_severity
     from polysweep.analysis.published.cells import load_published as load_published
     from polysweep.analysis.published.comparison import compare as compare
     from polysweep.analysis.report.html import write_report as write_report
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from polysweep.analysis.tables.mean_std import row_verdicts as row_verdicts
     from polysweep.analysis.tables.replication import decisions as decisions
     from polysweep.analysis.tables.selection import Selection as Selection
+    from polysweep.analysis.tables.severity import severity_cells as severity_cells
+    from polysweep.analysis.tables.severity import severity_table as severity_table
     from polysweep.analysis.tables.statistics import compare_means as compare_means
     from polysweep.analysis.tables.statistics import mean_interval as mean_interval
     from polysweep.analysis.tables.subset import only as only
@@ -91,9 +95,10 @@ _MODULES: Final = {
     "analysis.figures.budget_plots": ("plot_budget",),
     "analysis.figures.epoch_plots": ("plot_curves", "plot_gamma", "plot_shares"),
     "analysis.figures.gallery": ("figures",),
-    "analysis.figures.plots": ("plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
+    "analysis.figures.plots": ("plot_against", "plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
     "analysis.figures.scores": ("robustness_scores",),
     "analysis.figures.search_plots": ("plot_best_so_far", "plot_importance", "plot_pair", "plot_parameter"),
+    "analysis.figures.severity_plots": ("plot_severity",),
     "analysis.published.cells": ("load_published",),
     "analysis.published.comparison": ("compare",),
     "analysis.report.html": ("write_report",),
@@ -107,6 +112,7 @@ _MODULES: Final = {
     "analysis.tables.mean_std": ("long_table", "mean_std_table", "row_verdicts"),
     "analysis.tables.replication": ("decisions",),
     "analysis.tables.selection": ("Selection",),
+    "analysis.tables.severity": ("severity_cells", "severity_table"),
     "analysis.tables.statistics": ("compare_means", "mean_interval"),
     "analysis.tables.subset": ("only",),
     "python_api": ("SweepPlan", "TrainedTrial", "launch", "plan", "train"),

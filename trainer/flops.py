@@ -26,4 +26,4 @@ def training_flops(config: TrialConfig) -> float:
         module(torch.zeros(1, *task.input_shape))
     images = task.train_size - round(config.val_fraction * task.train_size)
     passes = 1 if config.rho in (None, 0.0) else 2
-    return float(config.epochs) * images * passes * (1 + BACKWARD) * counter.get_total_flops()
+    return float(config.epochs * images * passes * (1 + BACKWARD) * counter.get_total_flops())

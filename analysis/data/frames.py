@@ -22,7 +22,7 @@ from polysweep.sweeps.spec.preregistration import Preregistration
 from polysweep.sweeps.spec.protocol import Protocol, Replication
 from polysweep.sweeps.spec.sweep import Range
 from polysweep.trainer.errors import UserError
-from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.history import CORRUPTED, HISTORY_COLUMNS
 
 EPOCHS: Final = ("best", "last")
 LOSSES: Final = frozenset(
@@ -142,6 +142,8 @@ def direction(metric: str, protocol: SelectionRule) -> bool | None:
 
 def by_name(metric: str) -> bool | None:
     """What the words in the name of a metric say of its direction, None where they say nothing, or both."""
+    if metric.rpartition("/")[2] in CORRUPTED:
+        return True
     words = {word.lower() for word in _WORD.findall(metric)}
     is_loss, is_gain = bool(words & LOSSES), bool(words & GAINS)
     return None if is_loss == is_gain else is_gain

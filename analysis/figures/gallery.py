@@ -21,10 +21,12 @@ from polysweep.analysis.figures.epoch_plots import plot_curves, plot_gamma, plot
 from polysweep.analysis.figures.epochs import GAMMA, chosen_history, over_epochs, perturbed, require_history
 from polysweep.analysis.figures.files import NamedFigure, figure_name, require_kinds, write
 from polysweep.analysis.figures.lines import Looks, line_names
+from polysweep.analysis.figures.noise_plots import noise_figures
 from polysweep.analysis.figures.optimizer_plots import COMPARED, optimizer_figures
 from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.scores import robustness_scores, table_name
 from polysweep.analysis.figures.search_gallery import search_figures
+from polysweep.analysis.figures.severity_plots import severity_figures
 from polysweep.analysis.figures.styles import in_order, looks_of, one_at_a_time
 from polysweep.analysis.tables.budget import budget_curves
 from polysweep.analysis.tables.layout import Layout, subtables
@@ -94,6 +96,9 @@ class _Sheet:
             yield from optimizer_figures(self.selection, kept, self.width)
         for values, cells in itertools.islice(subtables(self.selection, self.layout), tables):
             yield from self.of_table(values, cells)
+        yield from noise_figures(self.selection, self.layout, self.width, self._looks)
+        corrupted = severity_figures(self.selection, self.layout, self.width, self._looks)
+        yield from itertools.islice(corrupted, tables)
         yield from self.of_all()
 
     @property

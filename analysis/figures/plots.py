@@ -61,6 +61,31 @@ def plot_robustness(
     return ax
 
 
+def plot_against(
+    cells: pd.DataFrame,
+    x: str,
+    metric: str,
+    ax: Axes | None = None,
+    *,
+    lines: str | Sequence[str] = "scheduler",
+    looks: Looks | None = None,
+) -> Axes:
+    """Metric against a field of the cells, such as `label_noise`; lines, bands and crosses as in `plot_robustness`.
+
+    Raises `UserError` if two cells of a line share a value of the field.
+    """
+    ax, fields = axes_of(ax), names_of(lines)
+    require_one_each(cells, [*fields, x], "plot_against")
+    there = cells[cells[x].notna()]
+    places = Places.of(there[x])
+    for line in lines_of(there, fields, looks):
+        _line(line.rows.iloc[np.argsort(places.at(line.rows[x]))], x, places, metric, line, ax)
+    _end(there, metric, ax)
+    ax.set(xlabel=field_label(x), ylabel=axis_label(metric))
+    places.set_ticks(ax)
+    return ax
+
+
 def plot_stability(candidates: pd.DataFrame, x: str, metric: str, ax: Axes | None = None) -> Axes:
     """Metric against the step size `lr`, the cap `gamma_b` or another tuned field, one line per radius with its std.
 

@@ -45,7 +45,7 @@ def published_tables(compared: Compared) -> Iterator[Table]:
     A table of CIFAR-100 has our top-1 and our top-5: the paper does not say which it prints.
     """
     for label, cells in compared.cells.groupby("table", sort=False):
-        first = cells.iloc[0]
+        first = cells.to_dict("records")[0]
         readings = [name for name in compared.readings if (cells[f"{name} text"] != "-").any()]
         rows: list[list[str | Entry]] = []
         for rho, of_radius in cells.groupby("rho"):
@@ -122,7 +122,7 @@ def _overview(compared: Compared) -> Iterator[NamedFigure]:
         )  # fmt: skip
         theirs = cells[["rho", "scheduler"]].assign(mean=cells["test_accuracy_mean"], std=cells["test_accuracy_std"])
         plot_robustness(ours, "test/top1", ax, theirs, looks=looks)
-        first = cells.iloc[0]
+        first = cells.to_dict("records")[0]
         names = [NAMES[first[field]] for field in ("dataset", "model", "optimizer")]
         ax.set_title(f"{' '.join(names)}, wd {first['weight_decay']:g}", fontsize=7)
         ax.set(xlabel="radius" if ax in axes[len(tables) - columns : len(tables)] else "", ylabel="")

@@ -42,6 +42,7 @@ from polysweep.analysis.tables.mean_std import (
 )
 from polysweep.analysis.tables.replication import decision_rows, replication_text
 from polysweep.analysis.tables.selection import Selection, format_value, number
+from polysweep.analysis.tables.severity import severity_tables
 from polysweep.analysis.tables.spreadsheet import to_csv
 from polysweep.analysis.tables.wording import settings_in_words
 from polysweep.analysis.tables.writers import Entry, Table
@@ -82,13 +83,14 @@ def render_report(
     )
     protocol, runs = selection.pulled.protocol, selection.pulled.runs
     summary = Summary.of(selection)
-    layout, is_search = Layout.of(selection), protocol.is_search
+    layout, is_search = Layout.of_tables(selection), protocol.is_search
     if is_search:
         tables = [_table(search_table(selection, MOST_POINTS))]
     else:
         tables = [_table(table) for table in tables_of(selection, layout, verdicts=False)]
     if curvature := curvature_table(selection):
         tables.append({**_table(curvature), "title": "curvature"})
+    corrupted = severity_tables(selection)
     compared, beside, without = beside_published(selection, published, where)
     return environment.get_template("report.html.j2").render(
         name=protocol.name,
@@ -102,6 +104,8 @@ def render_report(
         verdicts=[] if is_search else _verdicts(selection, layout),
         tables=tables,
         is_search=is_search,
+        severity=[(table.values["corruption"], [table.header, *table.rows]) for table in corrupted],
+        severity_caption=corrupted[0].caption if corrupted else "",
         numbers=_download(points_table(selection) if is_search else long_table(selection)),
         plots=_plots(selection, beside),
         most_tables=MOST_TABLES,

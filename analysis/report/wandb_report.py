@@ -40,6 +40,7 @@ from polysweep.analysis.tables.formats import decision_table, tables_of
 from polysweep.analysis.tables.layout import Layout
 from polysweep.analysis.tables.leaderboard_table import search_table
 from polysweep.analysis.tables.selection import Selection
+from polysweep.analysis.tables.severity import severity_tables
 from polysweep.analysis.tables.writers import Table, markdown, markdown_page
 from polysweep.sweeps.tracking.summary_run import JOB_TYPE, Plot, send_plots
 from polysweep.sweeps.tracking.wandb_server import TIMEOUT_SECONDS, open_api, require_runs
@@ -114,7 +115,9 @@ def markdown_parts(selection: Selection, compared: Compared | None = None, witho
         parts["Published numbers beside ours"] = [render_compared(compared, "markdown")]
     if selection.pulled.protocol.is_search:
         return {**parts, "Leaderboard": [markdown_page(search_table(selection, MOST_POINTS))]}
-    return {**parts, "Tables": [markdown_page(table) for table in tables_of(selection, Layout.of(selection))]}
+    parts["Tables"] = [markdown_page(table) for table in tables_of(selection, Layout.of_tables(selection))]
+    corrupted = [markdown_page(table) for table in severity_tables(selection)]
+    return {**parts, "Corrupted test images": corrupted} if corrupted else parts
 
 
 def _claims(pulled: RunSet) -> dict[str, list[str]]:

@@ -50,7 +50,7 @@ def render(
         return to_csv(points_table(selection) if is_ranked else long_table(selection)).rstrip("\n")
     if is_ranked:
         return WRITERS[format_](search_table(selection, None if all_points else MOST, intervals=intervals))
-    layout = layout or Layout.of(selection)
+    layout = layout or Layout.of_tables(selection)
     tables = [*tables_of(selection, layout, intervals=intervals), *decision_table(selection)]
     return "\n\n".join(WRITERS[format_](table) for table in tables)
 

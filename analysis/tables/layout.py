@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -12,6 +12,8 @@ from polysweep.analysis.data.frames import names_of, to_python
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection, format_value
 from polysweep.analysis.tables.wording import shortened
 from polysweep.trainer.errors import UserError, expected
+
+LABEL_NOISE: Final = "label_noise"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,16 @@ class Layout:
         down, across = down or default_rows, across or default_cols
         rest = [name for name in varying if name not in (*down, *across, *apart) and name in reasons]
         return cls(down, across, (*apart, *rest))
+
+    @classmethod
+    def of_tables(cls, selection: Selection) -> Layout:
+        """That of printed tables if none is asked for: the default, with label noise that varies down too.
+
+        Before the radius or behind it as in the spec, which is the order of the cells.
+        """
+        down = [name for name in selection.varying if name == LABEL_NOISE and name in _known(selection)]
+        in_spec = [*selection.pulled.protocol.cell]
+        return cls.of(selection, sorted(["rho", *down], key=lambda name: name in in_spec and in_spec.index(name)))
 
 
 def _known(selection: Selection) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from polysweep.analysis.tables.selection import format_value
-from polysweep.trainer.history import is_accuracy
+from polysweep.trainer.history import CORRUPTED, is_accuracy
 
 FIELDS: Final = {
     "rho": r"radius $\rho$",
@@ -24,6 +24,7 @@ VALUES: Final = {
     "top5": "accuracy, top-5 (%)",
     "loss": "loss",
     "ece": "calibration error (%)",
+    **{name: f"accuracy, {name} (%)" for name in CORRUPTED},
 }
 COLUMNS: Final = {
     "ascent_gain": r"ascent gain $f(e) - f(x)$",

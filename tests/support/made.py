@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from polysweep.analysis.tables.choice import Selection
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
 from polysweep.trainer.config import TrialConfig
-from polysweep.trainer.history import HISTORY_COLUMNS
+from polysweep.trainer.history import HISTORY_COLUMNS, SEVERITIES
 from polysweep.trainer.wandb_runs import describe
 
 Score = Callable[[TrialConfig], list[float] | str]
@@ -75,6 +76,17 @@ def sweep(folder: Path, score: Score, **changes: object) -> RunSet:
              "provenance": {"commit": "c0ffee", "versions": {"torch": "2"}, "device": "cpu", "threads": 1}},
         )  # fmt: skip
     return pull(spec.name, store=store, cache=folder / "cache")
+
+
+def corrupted(pulled: RunSet) -> RunSet:
+    """The same runs with accuracies on noisy images, 1 % less for each severity, and 2 % on those of less contrast."""
+    clean = pulled.runs["last/test/top1"]
+    drops = {
+        f"last/test/{name}-{n}": clean - drop * n
+        for name, drop in (("noise", 0.01), ("contrast", 0.02))
+        for n in SEVERITIES
+    }
+    return replace(pulled, runs=pulled.runs.assign(**drops))
 
 
 def by_lr(config: TrialConfig) -> list[float]:

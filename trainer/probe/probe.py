@@ -45,7 +45,7 @@ def probe(
     use_settings_of(settings.precision)
     task = load_task(probed[0], data, device)
     assert isinstance(task, WithTestSet)
-    dtype = DTYPES[settings.precision]
+    task, dtype = task.for_rows(probed), DTYPES[settings.precision]
     stacked = _stacked(rows, torch.device(device), dtype)
     if isinstance(settings, CurvatureSettings):
         columns = curvature(_surface(probed, task, stacked, settings), stacked.theta, settings)
@@ -64,7 +64,7 @@ def _stacked(rows: Sequence[Mapping[str, Tensor]], device: torch.device, dtype: 
 
 
 def _surface(configs: Sequence[TrialConfig], task: WithTestSet, rows: Rows, settings: CurvatureSettings) -> Surface:
-    """The loss that is trained, without label smoothing, on the first images of an order of the probe's own."""
+    """The loss that is trained, noisy labels included and without label smoothing, on images of the probe's choice."""
     config = configs[0]
     place: dict[str, Any] = {"device": rows.theta.device, "dtype": rows.theta.dtype}
     module = build_model(config.model, config.model_options, task.input_shape, task.classes, seed=0).to(**place)
@@ -74,5 +74,5 @@ def _surface(configs: Sequence[TrialConfig], task: WithTestSet, rows: Rows, sett
 
 
 def _batch(task: WithTestSet, positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    inputs, targets = task.mini_batch(positions.unsqueeze(0), None, None)
-    return inputs[0], targets.expand(width, *targets.shape[1:])
+    inputs, targets = task.mini_batch(positions.expand(width, -1), None, None)
+    return inputs[0], targets

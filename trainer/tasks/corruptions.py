@@ -53,12 +53,12 @@ def accuracies(task: Task, oracle: ModuleOracle, rows: Rows, corruptions: Sequen
 def corrupt(images: Tensor, corruption: Corruption, scale: float) -> Tensor:
     """(N, H, W, C) uint8 of values 0 to `scale` -> the same shape, dtype and device.
 
-    The n-th image's draws follow from n alone, and all is computed on the CPU: every device has the same images.
+    The n-th image's draws follow from n alone and are made on the CPU, so that every device has the same.
     """
     change, severity = CHANGES[corruption.name], corruption.severity
     blocks = [
         change(block.double(), severity, scale, stream(0, f"corruption/{corruption.name}", number))
-        for number, block in enumerate(images.cpu().split(BLOCK))
+        for number, block in enumerate(images.split(BLOCK))
     ]
     return torch.cat(blocks).round_().clamp_(0, scale).to(images)
 
@@ -66,7 +66,7 @@ def corrupt(images: Tensor, corruption: Corruption, scale: float) -> Tensor:
 def _noise(images: Tensor, severity: int, scale: float, draws: torch.Generator) -> Tensor:
     """x + std scale z, z standard normal."""
     normal = torch.randn(BLOCK, *images.shape[1:], generator=draws)[: len(images)]
-    return images + NOISE_STD[severity - 1] * scale * normal
+    return images + NOISE_STD[severity - 1] * scale * normal.to(images)
 
 
 def _blur(images: Tensor, severity: int, scale: float, draws: torch.Generator) -> Tensor:  # noqa: ARG001
@@ -75,7 +75,7 @@ def _blur(images: Tensor, severity: int, scale: float, draws: torch.Generator) -
     std = BLUR_STD[severity - 1] * max(1.0, min(height, width) / BLUR_SIDE)
 
     def weights(size: int) -> Tensor:
-        at = torch.arange(size, dtype=images.dtype)
+        at = torch.arange(size, dtype=images.dtype, device=images.device)
         return (-(at - at.unsqueeze(1)).square() / (2 * std**2)).softmax(1)
 
     return torch.einsum("yh,nhwc,xw->nyxc", weights(height), images, weights(width))
@@ -91,11 +91,11 @@ def _occlusion(images: Tensor, severity: int, scale: float, draws: torch.Generat
     """A square anywhere within the image is the mean of the image and channel."""
     height, width = images.shape[1:3]
     side = max(1, round(OCCLUDED[severity - 1] * min(height, width)))
-    places = torch.rand(BLOCK, 2, 1, generator=draws, dtype=torch.float64)[: len(images)]
+    places = torch.rand(BLOCK, 2, 1, generator=draws, dtype=torch.float64)[: len(images)].to(images)
 
     def covered(size: int, place: Tensor) -> Tensor:
         first = (place * (size - side + 1)).floor()
-        at = torch.arange(size)
+        at = torch.arange(size, device=images.device)
         return (at >= first) & (at < first + side)
 
     inside = covered(height, places[:, 0]).unsqueeze(2) & covered(width, places[:, 1]).unsqueeze(1)
