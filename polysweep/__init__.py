@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.data.frames import RunSet as RunSet
     from polysweep.analysis.data.pulling import pull as pull
     from polysweep.analysis.figures.budget_plots import plot_budget as plot_budget
+    from polysweep.analysis.figures.curvature_plots import plot_curvature as plot_curvature
     from polysweep.analysis.figures.epoch_plots import plot_curves as plot_curves
     from polysweep.analysis.figures.epoch_plots import plot_gamma as plot_gamma
     from polysweep.analysis.figures.epoch_plots import plot_shares as plot_shares
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from polysweep.analysis.tables.answers import answers as answers
     from polysweep.analysis.tables.budget import budget_curves as budget_curves
     from polysweep.analysis.tables.choice import select as select
+    from polysweep.analysis.tables.curvature import curvature_means as curvature_means
     from polysweep.analysis.tables.importance import Importance as Importance
     from polysweep.analysis.tables.importance import importance as importance
     from polysweep.analysis.tables.layout import Layout as Layout
@@ -93,6 +95,7 @@ _MODULES: Final = {
     "analysis.data.frames": ("RunSet",),
     "analysis.data.pulling": ("pull",),
     "analysis.figures.budget_plots": ("plot_budget",),
+    "analysis.figures.curvature_plots": ("plot_curvature",),
     "analysis.figures.epoch_plots": ("plot_curves", "plot_gamma", "plot_shares"),
     "analysis.figures.gallery": ("figures",),
     "analysis.figures.plots": ("plot_against", "plot_heatmap", "plot_robustness", "plot_scores", "plot_stability"),
@@ -106,6 +109,7 @@ _MODULES: Final = {
     "analysis.tables.answers": ("answers",),
     "analysis.tables.budget": ("budget_curves",),
     "analysis.tables.choice": ("select",),
+    "analysis.tables.curvature": ("curvature_means",),
     "analysis.tables.importance": ("Importance", "importance"),
     "analysis.tables.layout": ("Layout", "subtables"),
     "analysis.tables.leaderboard": ("Leaderboard", "leaderboard"),

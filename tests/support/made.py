@@ -86,7 +86,8 @@ def corrupted(pulled: RunSet) -> RunSet:
         for name, drop in (("noise", 0.01), ("contrast", 0.02))
         for n in SEVERITIES
     }
-    return replace(pulled, runs=pulled.runs.assign(**drops))
+    probed = {name.removeprefix("last/"): "last" for name in drops}
+    return replace(pulled, runs=pulled.runs.assign(**drops), protocol=replace(pulled.protocol, probed=probed))
 
 
 def by_lr(config: TrialConfig) -> list[float]:
