@@ -23,9 +23,11 @@ NOTED: Final = {
     "ties": "ties, decided by the order in the spec",
     "undecided": "undecided",
     "stalled": "stalled seeds, which gamma = 0 held in place to the end",
-    "cap_share": "mostly at the cap, so nearly the step size that the cap alone gives",
+    "cap_share": "mostly at the cap, so nearly the constant step size gamma_b",
 }
 """By column of the cells what is said of those in which it is not empty."""
+OTHER_CAPS: Final = "mostly at the cap, so nearly the step size that the cap alone gives"
+"""If it is not the cap of `polyak`: that of `momo` is lr, and that of `decsps` falls."""
 
 
 def render(
@@ -95,7 +97,10 @@ def choice_notes(selection: Selection, cells: pd.DataFrame, layout: Layout) -> l
         noted = cells[cells[column] > CAPPED if column == "cap_share" else ~cells[column].isin(["", 0])]
         if len(noted):
             shares = noted["cap_share"].map("{:.0%} of the steps".format)
-            lines.append(f"{what}: {_choices(noted.assign(cap_share=shares), column, layout)}")
+            is_other = column == "cap_share" and set(noted["scheduler"]) != {"polyak"}
+            lines.append(
+                f"{OTHER_CAPS if is_other else what}: {_choices(noted.assign(cap_share=shares), column, layout)}"
+            )
     return lines
 
 
