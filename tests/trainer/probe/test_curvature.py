@@ -8,12 +8,17 @@ from torch import Tensor, nn
 from torch.autograd.functional import hessian
 from torch.func import functional_call
 
+from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.probe.curvature import curvature
+from polysweep.trainer.probe.probe import probe
 from polysweep.trainer.probe.settings import CurvatureSettings
 from polysweep.trainer.probe.surface import Surface
 from polysweep.trainer.stack.oracles import rows_of
+from polysweep.trainer.stack.stack import Stack
+from polysweep.trainer.streams import stream
 from polysweep.trainer.task import Buffers
 from polysweep.trainer.tasks.classification import Classification
+from polysweep.trainer.tasks.loading import load_task
 
 SIZE, CLASSES = 40, 3
 
@@ -109,3 +114,20 @@ def test_where_the_gradient_is_zero_the_loss_does_not_rise() -> None:
     uniform = Surface(surface.module, surface.buffers, surface.batches, lambda outputs, _: 0 * outputs.sum((1, 2)))
     measured = curvature(uniform, theta, CurvatureSettings())
     assert {float(values) for values in measured.values()} == {0.0}
+
+
+def test_a_trial_with_noisy_labels_is_measured_on_those_that_it_was_trained_on() -> None:
+    """Beside a clean one in the same stack: each row has its own labels, on the same images."""
+    common = {"task": "digits", "model": "mlp", "optimizer": "sgd", "scheduler": "constant", "lr": 0.1}
+    configs = [TrialConfig.parse({**common, "label_noise": share}) for share in (0.0, 0.5)]
+    stack = Stack(configs, load_task(configs[0]))
+    clean, noisy = probe(configs, [stack.row_state(row) for row in range(2)], CurvatureSettings(images=200))
+    order = torch.randperm(stack.task.size, generator=stream(0, "probe"))[:200].expand(2, -1)
+    images, labels = stack.task.mini_batch(order, None, None)
+    stack._oracle.begin(stack.buffers, torch.tensor(0))
+    losses = stack._oracle.pass_at(stack.theta, images, labels).loss
+    assert (labels[0] != labels[1]).float().mean() > 0.4
+    for ours, loss in zip((clean, noisy), losses, strict=True):
+        assert ours["curvature/loss"] == pytest.approx(float(loss), rel=1e-5)
+    (alone,) = probe(configs[1:], [stack.row_state(1)], CurvatureSettings(images=200))
+    assert alone == pytest.approx(noisy, rel=1e-3)
