@@ -49,7 +49,7 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str | None = Non
     averaged: of several lengths or versions of the trainer's numbers, or two of one seed.
     """
     protocol = pulled.protocol
-    metric, epoch, by = _asked(protocol, metric, epoch, by)
+    metric, epoch, by = _asked(protocol, _logged_name(pulled, metric), epoch, _logged_name(pulled, by))
     for option, name in (("--metric", metric), ("--select-by", by)):
         _require(pulled, name, option)
     maximal = direction(by, protocol)
@@ -95,6 +95,14 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str | None = Non
     if not value_rows:
         values = pd.DataFrame(columns=[*dict.fromkeys([*TABLE_KEYS, *protocol.cell, *OF_RUNS, *protocol.tuned])])
     return Selection(pulled, metric, epoch, by, _frame(chosen_rows), values, _frame(candidate_rows), samples)
+
+
+def _logged_name(pulled: RunSet, metric: str | None) -> str | None:
+    """`test/loss` of `test/nll` of a classification: without label smoothing its loss is the NLL."""
+    split, _, name = (metric or "").rpartition("/")
+    if name == "nll" and metric not in pulled.logged and f"{split}/top1" in pulled.logged:
+        return f"{split}/loss"
+    return metric
 
 
 def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str | None) -> tuple[str, str, str]:

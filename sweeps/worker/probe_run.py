@@ -18,20 +18,25 @@ from polysweep.trainer.probe.settings import KINDS
 
 
 def measure(job: ProbeJob) -> int:
-    """Measure the job's trials, of one signature, as the rows of one stack; returns how many.
+    """Measure the job's trials, of one signature, as the rows of one stack; returns how many are measured now.
 
-    Raises `StoreError` for a trial whose checkpoint is missing or damaged.
+    What another probe has measured meanwhile is not measured again. Raises `StoreError` for a trial whose checkpoint is missing or damaged.
     """
     import torch
 
     from polysweep.trainer.probe.probe import probe
 
     torch.set_num_threads(job.threads)
-    store = Store(job.store, job.patience)
+    store, settings = Store(job.store, job.patience), KINDS[job.kind](**job.settings)
     began = time.perf_counter()
     checkpoints = {trial_id: _checkpoint(store, trial_id) for trial_id in job.trials}
-    settings = KINDS[job.kind](**job.settings)
-    configs = [TrialConfig.parse(config, recorded=True) for config in job.trials.values()]
+    there = ProbeFiles(store.files).read(job.trials, settings.key)
+    for trial_id in there:
+        if there[trial_id]["trained"] == checkpoints[trial_id][1]:
+            del checkpoints[trial_id]
+    if not checkpoints:
+        return len(job.trials)
+    configs = [TrialConfig.parse(job.trials[trial_id], recorded=True) for trial_id in checkpoints]
     rows = [checkpoint["row"] for checkpoint, _ in checkpoints.values()]
     measured = probe(configs, rows, settings, device=job.device, data=job.data)
     seconds = (time.perf_counter() - began) / len(configs)
@@ -40,7 +45,7 @@ def measure(job: ProbeJob) -> int:
         content = {"epoch": checkpoint["epoch"], "trained": trained, "columns": finite, "seconds": seconds}
         content["provenance"] = provenance(job.device, job.threads)
         ProbeFiles(store.files).write(trial_id, settings.key, content)
-    return len(configs)
+    return len(job.trials)
 
 
 def _checkpoint(store: Store, trial_id: str) -> tuple[Mapping[str, Any], int]:

@@ -182,3 +182,10 @@ def test_two_runs_of_one_seed_are_refused(tmp_path: Path) -> None:
     doubled = replace(pulled, runs=pd.concat([pulled.runs, pulled.runs.iloc[:1]], ignore_index=True))
     with pytest.raises(UserError, match=r"cell rho=0.1 scheduler=constant: 2 runs of seed 0: "):
         select(doubled)
+
+
+def test_the_nll_of_a_classification_is_its_loss(tmp_path: Path) -> None:
+    made = sweep(tmp_path, by_lr)
+    assert select(made, metric="test/nll").metric == "test/loss" and select(made, by="test/nll").by == "test/loss"
+    with pytest.raises(UserError, match="--metric: unknown metric 'dev/nll'"):
+        select(made, metric="dev/nll")
