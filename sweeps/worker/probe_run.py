@@ -20,7 +20,8 @@ from polysweep.trainer.probe.settings import KINDS
 def measure(job: ProbeJob) -> int:
     """Measure the job's trials, of one signature, as the rows of one stack; returns how many are measured now.
 
-    What another probe has measured meanwhile is not measured again. Raises `StoreError` for a trial whose checkpoint is missing or damaged.
+    What another probe has measured meanwhile is not measured again. Raises `StoreError` for a trial whose checkpoint is
+    missing or damaged.
     """
     import torch
 
