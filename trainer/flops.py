@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Final
 
 import torch
@@ -21,9 +23,16 @@ def training_flops(config: TrialConfig) -> float:
     epochs x images x passes of a step x 3 forward passes; products and convolutions alone, evaluation not counted.
     """
     task = component("task", config.task)
-    module = build_model(config.model, config.model_options, task.input_shape, task.classes, seed=0).eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        module(torch.zeros(1, *task.input_shape))
     images = task.train_size - round(config.val_fraction * task.train_size)
     passes = 1 if config.rho in (None, 0.0) else 2
-    return float(config.epochs * images * passes * (1 + BACKWARD) * counter.get_total_flops())
+    forward = _forward_flops(config.task, config.model, json.dumps(config.model_options))
+    return float(config.epochs * images * passes * (1 + BACKWARD) * forward)
+
+
+@lru_cache
+def _forward_flops(task: str, model: str, options: str) -> int:
+    shape, classes = component("task", task).input_shape, component("task", task).classes
+    module = build_model(model, json.loads(options), shape, classes, seed=0).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module(torch.zeros(1, *shape))
+    return int(counter.get_total_flops())

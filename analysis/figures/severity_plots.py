@@ -14,7 +14,7 @@ from polysweep.analysis.figures.panels import grid, titled
 from polysweep.analysis.figures.plots import plot_against
 from polysweep.analysis.tables.layout import Layout, subtables
 from polysweep.analysis.tables.selection import Selection
-from polysweep.analysis.tables.severity import CLEAN, at_last, corruptions_of, severity_cells
+from polysweep.analysis.tables.severity import CLEAN, as_measured, corruptions_of, severity_cells
 
 
 def plot_severity(
@@ -42,7 +42,7 @@ def severity_figures(selection: Selection, layout: Layout, width: float, looks: 
     names = corruptions_of(selection)
     if not names:
         return
-    last = at_last(selection)
+    measured_at = as_measured(selection)
     has_radii = "rho" in selection.pulled.protocol.cell
     apart = Layout((), layout.cols, (*layout.by, "rho")) if has_radii else layout
     measured = severity_cells(selection)
@@ -55,10 +55,10 @@ def severity_figures(selection: Selection, layout: Layout, width: float, looks: 
             plot_severity(rows[rows["corruption"] == name], ax, lines=layout.cols, looks=looks)
             ax.set_title(name)
         caption = captions.sentence(
-            f"{captions.metric_words(last)} on corrupted images, one panel per corruption, "
+            f"{captions.metric_words(measured_at)} on corrupted images, one panel per corruption, "
             f"{captions.one_line_per(layout.cols)}",
             values,
-            captions.means(last, rows),
+            captions.means(measured_at, rows),
         )
-        title = captions.title(last, values, f"corrupted test images, {captions.facts(last, rows)}")
+        title = captions.title(measured_at, values, f"corrupted test images, {captions.facts(measured_at, rows)}")
         yield titled(figure_name("severity", values), figure, rows, title, caption)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 from polysweep.sweeps.job import Calibration
@@ -32,26 +31,13 @@ def hours_by_class(trials: Sequence[SweepTrial], store: Store) -> list[tuple[str
     their arithmetic, at a fifth of their peak.
     """
     trials = [trial for trial in trials if not component("task", trial.values["task"]).problem]
-    flops = sum(_flops(trial) for trial in trials)
+    from polysweep.trainer.flops import training_flops  # torch
+
+    flops = sum(training_flops(trial.config) for trial in trials)
     rows = [(device, hours, "measured in this Store") for device, hours in _measured(trials, store)]
     arithmetic = f"arithmetic, {flops:.2g} operations at {REACHED:.0%} of the peak in float32"
     rows += [(name, flops / (REACHED * peak * 1e12) / 3600, arithmetic) for name, peak in PEAKS.items()]
     return rows if trials else []
-
-
-def _flops(trial: SweepTrial) -> float:
-    from polysweep.trainer.flops import training_flops
-
-    config = trial.config
-    shape = config.model_copy(update={"seed": 0, "epochs": 1, "rho": None if not config.rho else 0.1})
-    return config.epochs * _of_epoch(shape.model_dump_json(), training_flops)
-
-
-@lru_cache(maxsize=256)
-def _of_epoch(config: str, training_flops: object) -> float:
-    from polysweep.trainer.config import TrialConfig
-
-    return float(training_flops(TrialConfig.model_validate_json(config)))  # type: ignore[operator]
 
 
 def _measured(trials: Sequence[SweepTrial], store: Store) -> Iterable[tuple[str, float]]:

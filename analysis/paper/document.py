@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from polysweep.analysis.figures.noise_plots import noise_figures
-from polysweep.analysis.figures.severity_plots import severity_figures
-from polysweep.analysis.tables.severity import severity_tables
 
 from polysweep.analysis.data.frames import RunSet, counts
 from polysweep.analysis.figures.curvature_plots import curvature_figure
 from polysweep.analysis.figures.files import NamedFigure
 from polysweep.analysis.figures.gallery import WIDTHS
 from polysweep.analysis.figures.lines import line_names
+from polysweep.analysis.figures.noise_plots import noise_figures
+from polysweep.analysis.figures.severity_plots import severity_figures
 from polysweep.analysis.figures.styles import looks_of, one_at_a_time
 from polysweep.analysis.paper.advantage import Row, advantage_table, advantages, tally
 from polysweep.analysis.paper.beside import as_published, claim_summary, overview, published_tables
@@ -30,6 +29,7 @@ from polysweep.analysis.tables.curvature import curvature_table
 from polysweep.analysis.tables.formats import tables_of
 from polysweep.analysis.tables.layout import Layout
 from polysweep.analysis.tables.selection import Selection
+from polysweep.analysis.tables.severity import severity_tables
 from polysweep.analysis.tables.subset import only
 from polysweep.analysis.tables.writers import Table
 from polysweep.analysis.theory.checks import checks, methods, verdicts
@@ -219,7 +219,7 @@ def _budget(pulled: Mapping[str, RunSet], spent: Mapping[str, float]) -> Section
                 ["device", "hours"],
                 hours,
                 1,
-                "Hours of training and measuring, by device",
+                "Hours of stacks, training and measuring, by device",
                 {},
                 "hours of a core, or of a GPU",
             ),

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from polysweep.analysis.figures.files import NamedFigure, image
 from polysweep.analysis.paper.document import Block, Document
 from polysweep.analysis.tables.writers import Entry, Table, html, latex_escaped
+from polysweep.sweeps.console import warn
 from polysweep.trainer.errors import UserError
 
 ENGINE: Final = "pdflatex"
@@ -41,7 +42,7 @@ SIGNS: Final = {
 def write_document(document: Document, out: Path) -> list[Path]:
     """Write `paper.html`; and if LaTeX is installed `paper.tex`, its figures and `paper.pdf`. Returns the pages.
 
-    Raises `UserError` if the folder cannot be written, or LaTeX fails.
+    If LaTeX fails there is a warning, and the page. Raises `UserError` if the folder cannot be written.
     """
     page = out / "paper.html"
     try:
@@ -52,7 +53,7 @@ def write_document(document: Document, out: Path) -> list[Path]:
         source = _write_latex(document, out)
     except OSError as error:
         raise UserError(f"--out: {out} cannot be written: {error}") from None
-    return [page, _pdf(source)]
+    return [page, *_pdf(source)]
 
 
 def _write_latex(document: Document, out: Path) -> Path:
@@ -155,8 +156,9 @@ def _latex_text(text: str) -> str:
     return escaped.encode("ascii", "replace").decode()
 
 
-def _pdf(source: Path) -> Path:
-    """Run LaTeX beside the source, its own files aside. Raises `UserError` with what it says."""
+def _pdf(source: Path) -> list[Path]:
+    """Run LaTeX beside the source, its own files aside; if it fails, as for want of a package, a warning says why."""
+    pdf = source.with_suffix(".pdf")
     with tempfile.TemporaryDirectory(prefix="polysweep-") as temporary:
         command = [ENGINE, "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={temporary}", source.name]
         for _ in range(RUNS):
@@ -165,10 +167,11 @@ def _pdf(source: Path) -> Path:
                     command, cwd=source.parent, capture_output=True, text=True, errors="replace", timeout=LATEX_SECONDS,
                     check=False,
                 )  # fmt: skip
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise UserError(f"{source}: {ENGINE} failed: {error}; the page paper.html is written") from None
-            if done.returncode:
                 reason = next((line for line in done.stdout.splitlines() if line.startswith("!")), "no reason given")
-                raise UserError(f"{source}: {ENGINE} failed: {reason}; the page paper.html is written")
-        shutil.copy(Path(temporary) / f"{source.stem}.pdf", source.with_suffix(".pdf"))
-    return source.with_suffix(".pdf")
+            except (OSError, subprocess.TimeoutExpired) as error:
+                done, reason = None, str(error)
+            if done is None or done.returncode:
+                warn(f"{source}: {ENGINE} failed: {reason}; the page is {source.with_suffix('.html')}")
+                return []
+        shutil.copy(Path(temporary) / pdf.name, pdf)
+    return [pdf]

@@ -50,7 +50,7 @@ def run_paper(store: Store, options: PaperOptions) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for spec in specs:
-            (folder / f"{spec.name}.yaml").write_text(spec.text)
+            (folder / f"{spec.name}.yaml").write_text(spec.text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--out: {options.out} cannot be written: {error}") from None
     codes = []
@@ -116,9 +116,8 @@ def show_paper(store: Store, options: PaperOptions) -> None:
         say(f"{spec.name} ({part.title}): {counts['trials']} trials, {ended} ended; {planned.estimate}")
         left += [trial for trial in planned.plan.trials if planned.plan.state(trial) not in FINAL]
     rows = hours_by_class(list({trial.trial_id: trial for trial in left}.values()), store)
-    unit = "core- or GPU-hours" if rows else ""
     for device, hours, source in rows:
-        say(f"{hours:10.1f} {unit} on {device} ({source})")
+        say(f"{hours:10.1f} device-hours on {device} ({source})")
 
 
 def spent_hours(pulled: dict[str, RunSet], store: Store) -> dict[str, float]:

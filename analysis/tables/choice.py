@@ -58,7 +58,8 @@ def select(pulled: RunSet, *, metric: str | None = None, epoch: str | None = Non
             f"--select-by: whether a larger {by!r} is better is not known; pull it as the metric, with a goal"
         )
     cells, reports = _by_cell(pulled, metric, epoch, by, maximal)
-    chose_here = metric.partition("/")[0] == by.partition("/")[0] or "/" not in metric + by  # on what is reported
+    same_set = metric.partition("/")[0] == by.partition("/")[0] or "/" not in metric + by
+    chose_here = same_set and not metric.endswith("/ece")  # on what is reported; what fits best need not be calibrated
     chosen_rows, value_rows, candidate_rows = [], [], []
     samples: dict[tuple[str, ...], Mapping[str, Sample]] = {}
     for key, candidates in cells.items():

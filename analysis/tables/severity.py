@@ -1,6 +1,6 @@
-"""Accuracy on corrupted test sets by severity: of the chosen runs, at their last epoch. Frames in, frames out.
+"""Accuracy on corrupted test sets by severity: of the chosen runs, at the epoch that was measured. Frames in and out.
 
-It is there if the runs have such columns: `last/test/noise-1` and its kin.
+It is there if the runs have such columns: `last/test/noise-1` and its kin, or with `launch.keep: best` `best/...`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polysweep.analysis.tables.mean_std import caption, cell_entry
 from polysweep.analysis.tables.selection import TABLE_KEYS, Selection
 from polysweep.analysis.tables.writers import Entry, Table
 from polysweep.trainer.errors import UserError
-from polysweep.trainer.history import CORRUPTIONS, SEVERITIES
+from polysweep.trainer.history import CORRUPTED, CORRUPTIONS, SEVERITIES
 
 CLEAN: Final = "test/top1"
 """The metric of severity 0, in the unit of all others."""
@@ -29,22 +29,28 @@ _OF_CELL: Final = ("selected", "candidates", "undecided", "leading")
 
 def corruptions_of(selection: Selection) -> list[str]:
     """The corruptions of which some run has a measurement."""
-    runs = selection.pulled.runs
-    columns = {name: [f"last/test/{name}-{severity}" for severity in SEVERITIES] for name in CORRUPTIONS}
+    runs, epoch = selection.pulled.runs, _epoch(selection)
+    columns = {name: [f"{epoch}/test/{name}-{severity}" for severity in SEVERITIES] for name in CORRUPTIONS}
     return [name for name, some in columns.items() if any(one in runs and runs[one].notna().any() for one in some)]
 
 
-def at_last(selection: Selection) -> Selection:
-    """The same choice, as it is reported here: accuracy at the last epoch."""
-    return replace(selection, metric=CLEAN, epoch="last")
+def _epoch(selection: Selection) -> str:
+    """Which epoch was measured: best or last."""
+    epochs = selection.pulled.protocol.probed.items()
+    return next((epoch for metric, epoch in epochs if metric.removeprefix("test/") in CORRUPTED), "last")
+
+
+def as_measured(selection: Selection) -> Selection:
+    """The same choice, as it is reported here: accuracy at the epoch that was measured."""
+    return replace(selection, metric=CLEAN, epoch=_epoch(selection))
 
 
 def severity_cells(selection: Selection) -> pd.DataFrame:
     """One row per cell, corruption and severity: 0 is the clean test set, `test/top1`.
 
     The fields of the cell, `corruption`, `severity`, then as in `Selection.cells` counts, `mean` and sample `std` over
-    the seeds of the chosen candidate, at the last epoch, whatever the selection reports; a finished run without a
-    measurement is `missing`. Raises `UserError` if no run has one.
+    the seeds of the chosen candidate, at the epoch that was measured, whatever the selection reports; a finished run
+    without a measurement is `missing`. Raises `UserError` if no run has one.
     """
     runs, fields = selection.pulled.runs, _fields(selection)
     names = corruptions_of(selection)
@@ -56,7 +62,7 @@ def severity_cells(selection: Selection) -> pd.DataFrame:
         members.setdefault(selection.cell_key(run), []).append(run)
     rows = []
     for name in names:
-        for severity, column in _columns(name).items():
+        for severity, column in _columns(name, _epoch(selection)).items():
             if column not in runs:
                 continue
             value_of = dict(zip(ids, to_python(runs[column]), strict=True))
@@ -84,7 +90,7 @@ def severity_tables(selection: Selection) -> list[Table]:
     if not corruptions_of(selection):
         return []
     cells, fields, sweep = severity_cells(selection), _told_apart(selection), selection.pulled.protocol.name
-    about = f"{caption(at_last(selection))}; by severity, 0 is the clean test set"
+    about = f"{caption(as_measured(selection))}; by severity, 0 is the clean test set"
     tables = []
     for name, rows in cells.groupby("corruption", sort=False):
         severities = sorted(set(rows["severity"]))
@@ -96,9 +102,9 @@ def severity_tables(selection: Selection) -> list[Table]:
     return tables
 
 
-def _columns(name: str) -> dict[int, str]:
+def _columns(name: str, epoch: str) -> dict[int, str]:
     """By severity the column of `runs`."""
-    return {0: f"last/{CLEAN}", **{severity: f"last/test/{name}-{severity}" for severity in SEVERITIES}}
+    return {0: f"{epoch}/{CLEAN}", **{severity: f"{epoch}/test/{name}-{severity}" for severity in SEVERITIES}}
 
 
 def _fields(selection: Selection) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +34,9 @@ def probe(
     vectors: Annotated[int | None, typer.Option("--vectors", help="For the trace. [default: 10]")] = None,
     radii: Annotated[str | None, typer.Option("--radii", help="Of the SAM loss. [default: 0.05,0.1,0.2]")] = None,
     precision: Annotated[str | None, typer.Option("--precision", help="float32 or float64. [default: float32]")] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None, typer.Option("--device", help="[default: what the trials were trained on]")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     data_dir: DataOption = None,
     address: Annotated[
@@ -58,5 +61,5 @@ def probe(
         settings = CorruptionSettings.of([part.strip() for part in corruptions.split(",")], precision)
     place = open_store(store)
     place.check_writable()
-    options = ProbeOptions(data_dir, address, insecure, verbose)
+    options = ProbeOptions(data_dir, address, insecure, verbose, device)
     raise typer.Exit(measure_sweep(name, place, [settings], options))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from polysweep.sweeps.commands.launch import patience
 from polysweep.sweeps.console import say, warn
 from polysweep.sweeps.job import ProbeJob
-from polysweep.sweeps.planning.preflight import check_trials, data_folder
-from polysweep.sweeps.spec.sweep import Sweep, SweepTrial
+from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder
+from polysweep.sweeps.spec.sweep import Resources, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import read_yaml
 from polysweep.sweeps.store.checkpoints import NEWEST
 from polysweep.sweeps.store.probes import ProbeFiles
 from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
+from polysweep.trainer.device import missing_cuda
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.probe.measurable import require_measurable
 from polysweep.trainer.probe.settings import Measurement
@@ -35,14 +36,17 @@ class ProbeOptions:
     address: str | None = None  # of a cluster; None: a Ray of this process's own
     insecure: bool = False
     verbose: bool = False
+    device: str | None = None  # cpu or cuda; None: what the trials were trained on
 
 
 def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], options: ProbeOptions) -> int:
     """Measure every ended trial of a sweep that has not been measured so; returns the exit code.
 
-    Raises `UserError`, before anything starts, if no trial has a checkpoint, or a task cannot be measured so.
+    Raises `UserError`, before anything starts, if no trial has a checkpoint, a task cannot be measured so, or the
+    device is not there.
     """
     sweep = store.launched(name)
+    resources = _resources(sweep, options)
     states = store.states(sweep)
     ended = [trial for trial in sweep.trials if states[trial.trial_id].state in MEASURED]
     if not ended:
@@ -50,24 +54,28 @@ def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], 
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
         raise UserError(f"{name}: no trial has finished ({listed}); launch it first")
     probes = ProbeFiles(store.files)
+    measurements = [one.beside(probes.settings(name)) for one in measurements]
     missing = {one.key: _not_measured(ended, states, probes, one) for one in measurements}
-    usable = _with_checkpoint(name, store, {trial.trial_id: trial for trials in missing.values() for trial in trials})
     folder = data_folder(options.data_dir, _data_dir_of(sweep))
+    for one in measurements:
+        _check(missing[one.key], one, folder, resources.device)
+    before = sum(len(ended) - len(trials) for trials in missing.values())
+    lacking = _without_checkpoint(name, store, [trial for trials in missing.values() for trial in trials], before)
     jobs = []
     for one in measurements:
-        trials = [trial for trial in missing[one.key] if trial.trial_id in usable]
-        _check(trials, one, folder, sweep.settings.launch.device)
-        jobs += list(_jobs(trials, one, store, folder, sweep))
+        trials = [trial for trial in missing[one.key] if trial.trial_id not in lacking]
+        jobs += list(_jobs(trials, one, store, folder, resources))
     for one in measurements:
         probes.keep_settings(name, one)
     count = sum(len(job.trials) for job in jobs)
-    before = sum(len(ended) - len(trials) for trials in missing.values())
     kinds = " and ".join(one.kind for one in measurements)
     if not jobs:
-        print(f"{name}: {kinds}: nothing to measure, all {len(ended)} ended trials are measured", flush=True)
+        there = len(ended) - len(lacking)
+        which = f"all {there}" if not lacking else f"{there} of {len(ended)}"
+        print(f"{name}: {kinds}: nothing to measure, {which} ended trials are measured", flush=True)
         return 0
     print(f"{name}: {kinds}: {count} measurements to make, {before} are there", flush=True)
-    measured, errors = _run(jobs, sweep, store, options)
+    measured, errors = _run(jobs, resources, sweep, store, options)
     say(f"{name}: {measured} of {count} measurements made")
     for error in errors:
         warn(error)
@@ -79,26 +87,41 @@ def _not_measured(
 ) -> list[SweepTrial]:
     """The trials without such a measurement, and those that have been trained on since."""
     there = probes.read([trial.trial_id for trial in trials], one.key)
-    return [
-        trial
-        for trial in trials
-        if trial.trial_id not in there or there[trial.trial_id]["trained"] != states[trial.trial_id].epoch
-    ]
+
+    def is_measured(trial_id: str) -> bool:
+        probe = there.get(trial_id)
+        return probe is not None and one.is_in(probe["columns"]) and probe["trained"] == states[trial_id].epoch
+
+    return [trial for trial in trials if not is_measured(trial.trial_id)]
 
 
-def _with_checkpoint(name: str, store: Store, trials: Mapping[str, SweepTrial]) -> set[str]:
-    """The ids of those that have one. Raises `UserError` if none has."""
-    paths = {f"trials/{trial_id}/{NEWEST}": trial_id for trial_id in trials}
+def _without_checkpoint(name: str, store: Store, trials: Sequence[SweepTrial], measured: int) -> set[str]:
+    """The ids of those that have none. Raises `UserError` if none has one, and nothing has been `measured` before."""
+    paths = {f"trials/{trial.trial_id}/{NEWEST}": trial.trial_id for trial in trials}
     there = {paths[path] for path in store.files.stamps(paths)}
-    lacking = [trial_id for trial_id in trials if trial_id not in there]
-    if not lacking:
-        return there
-    what = f"{len(lacking)} trials, such as {lacking[0]}, have no checkpoint"
-    why = "launch.keep: none, or it was removed"
-    if not there:
-        raise UserError(f"{name}: {what} ({why}): only weights can be measured; train with launch.keep: last")
-    warn(f"{name}: {what} ({why}) and are not measured")
-    return there
+    lacking = [trial_id for trial_id in paths.values() if trial_id not in there]
+    if lacking:
+        what = f"{len(lacking)} of the trials, such as {lacking[0]}, have no checkpoint"
+        why = "launch.keep: none, or it was removed"
+        if not there and not measured:
+            raise UserError(f"{name}: {what} ({why}): only weights can be measured; train with launch.keep: last")
+        warn(f"{name}: {what} ({why}) and are not measured")
+    return set(lacking)
+
+
+def _resources(sweep: Sweep, options: ProbeOptions) -> Resources:
+    """What a stack is measured on: what it was trained on, or the device that is asked for.
+
+    Raises `UserError` if this machine does not have that.
+    """
+    resources = sweep.settings.launch
+    if options.device is not None:
+        resources = replace(resources, gpus=(resources.gpus or 1.0) if options.device == "cuda" else 0.0)
+    if options.address is None:
+        check_cores(resources.cpus)
+        if resources.gpus and (reason := missing_cuda()):
+            raise UserError(f"{sweep.name}: torch can use no GPU here: {reason}; --device cpu measures on the CPU")
+    return resources
 
 
 def _check(trials: Sequence[SweepTrial], one: Measurement, folder: str, device: str) -> None:
@@ -110,13 +133,12 @@ def _check(trials: Sequence[SweepTrial], one: Measurement, folder: str, device: 
 
 
 def _jobs(
-    trials: Sequence[SweepTrial], one: Measurement, store: Store, folder: str, sweep: Sweep
+    trials: Sequence[SweepTrial], one: Measurement, store: Store, folder: str, resources: Resources
 ) -> Iterator[ProbeJob]:
     """The trials of each signature, as many at once as were trained at once, but no more than `WIDEST`."""
     groups: dict[tuple[str, int], list[SweepTrial]] = {}
     for trial in trials:
         groups.setdefault((trial.signature, min(trial.width or 1, WIDEST)), []).append(trial)
-    launch = sweep.settings.launch
     for (_, width), members in groups.items():
         for rows in (members[at : at + width] for at in range(0, len(members), width)):
             yield ProbeJob(
@@ -124,9 +146,9 @@ def _jobs(
                 trials={trial.trial_id: trial.config.canonical() for trial in rows},
                 kind=one.kind,
                 settings=one.model_dump(mode="json"),
-                device=launch.device,
+                device=resources.device,
                 data=folder,
-                threads=launch.cpus,
+                threads=resources.cpus,
                 patience=patience(),
             )
 
@@ -139,7 +161,9 @@ def _data_dir_of(sweep: Sweep) -> str | None:
     return folder if isinstance(folder, str) else None
 
 
-def _run(jobs: Sequence[ProbeJob], sweep: Sweep, store: Store, options: ProbeOptions) -> tuple[int, Sequence[str]]:
+def _run(
+    jobs: Sequence[ProbeJob], resources: Resources, sweep: Sweep, store: Store, options: ProbeOptions
+) -> tuple[int, Sequence[str]]:
     """On a Ray of this process's own, or on a cluster."""
     from polysweep.sweeps.scheduling.ray_environment import prepare
 
@@ -153,9 +177,9 @@ def _run(jobs: Sequence[ProbeJob], sweep: Sweep, store: Store, options: ProbeOpt
 
     store.files.patience = patience()
     if place is None:
-        return run_jobs(jobs, sweep.settings.launch, verbose=options.verbose)
+        return run_jobs(jobs, resources, verbose=options.verbose)
     from polysweep.sweeps.cluster.connect import connected
 
     own = {name for trial in sweep.trials for name in trial.values.values() if isinstance(name, str) and ":" in name}
     with connected("auto" if options.address == "auto" else f"ray://{place}", own):
-        return run_jobs(jobs, sweep.settings.launch, address=place, verbose=options.verbose)
+        return run_jobs(jobs, resources, address=place, verbose=options.verbose)

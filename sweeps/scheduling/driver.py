@@ -24,6 +24,7 @@ from polysweep.sweeps.scheduling.progress import Progress
 from polysweep.sweeps.scheduling.ray_errors import RESUME, one_line_errors
 from polysweep.sweeps.scheduling.rounds import Rounds
 from polysweep.sweeps.spec.spec import SweepSpec
+from polysweep.sweeps.spec.sweep import Resources
 from polysweep.sweeps.store.launches import LaunchLease
 from polysweep.sweeps.store.states import FINAL, State, TrialState
 from polysweep.sweeps.store.store import Store
@@ -75,7 +76,7 @@ def launch(
             interruption.install()  # ray.init has replaced a handler
             interruption.grace = GRACE_SECONDS  # from here on there is something to save
             check()
-            _check_resources(spec, is_local=options.address is None)
+            check_resources(spec.launch.resources, spec.launch.gpus, is_local=options.address is None)
             queue = JobQueue(spec, store, data)
             if options.address is None:  # the workers of a cluster look themselves
                 queue.widths.store = store
@@ -117,18 +118,18 @@ def _flat_of(queue: JobQueue) -> Callable[[str], Mapping[str, Any]]:
     return flat_of
 
 
-def _check_resources(spec: SweepSpec, *, is_local: bool) -> None:
+def check_resources(resources: Resources, asked_gpus: object, *, is_local: bool) -> None:
     """Raise `UserError` if no node has what one stack needs. The nodes of a cluster have been asked about CUDA."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
-    if spec.launch.cpus > most:
-        raise UserError(f"launch.cpus: {spec.launch.cpus} per stack, but no node has more than {most} cores")
+    if resources.cpus > most:
+        raise UserError(f"launch.cpus: {resources.cpus} per stack, but no node has more than {most} cores")
     gpus = max((node.get("GPU", 0) for node in nodes), default=0)
-    reason = missing_cuda() if is_local and spec.launch.gpus else ""
-    if reason or spec.launch.resources.gpus > gpus:
+    reason = missing_cuda() if is_local and resources.gpus else ""
+    if reason or resources.gpus > gpus:
         what = f"no node has more than {gpus:g}" if gpus else "no node has a GPU"
         what = f"torch can use none here: {reason}" if reason else what
-        raise UserError(f"launch.gpus: {spec.launch.gpus} per stack, but {what}")
+        raise UserError(f"launch.gpus: {asked_gpus} per stack, but {what}")
 
 
 @contextmanager

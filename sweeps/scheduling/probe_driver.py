@@ -13,7 +13,7 @@ import ray
 
 from polysweep.sweeps.console import bar
 from polysweep.sweeps.job import ProbeJob
-from polysweep.sweeps.scheduling.driver import started_ray
+from polysweep.sweeps.scheduling.driver import check_resources, started_ray
 from polysweep.sweeps.scheduling.ray_errors import RESUME, cause_of, one_line_errors
 from polysweep.sweeps.spec.sweep import Resources
 from polysweep.sweeps.store.provenance import THIS_VERSION, version_refusal
@@ -46,6 +46,7 @@ def run_jobs(
         started_ray(address, lambda: True, interruption, verbose=verbose),
     ):
         interruption.install()  # ray.init has replaced a handler
+        check_resources(resources, f"{resources.gpus:g}", is_local=address is None)
         task = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=RETRIES)(_measure)
         worker = {
             "folder": working_folder(),

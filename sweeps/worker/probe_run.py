@@ -32,8 +32,9 @@ def measure(job: ProbeJob) -> int:
     began = time.perf_counter()
     checkpoints = {trial_id: _checkpoint(store, trial_id) for trial_id in job.trials}
     there = ProbeFiles(store.files).read(job.trials, settings.key)
-    for trial_id in there:
-        if there[trial_id]["trained"] == checkpoints[trial_id][1]:
+    there = {trial_id: one for trial_id, one in there.items() if one["trained"] == checkpoints[trial_id][1]}
+    for trial_id, one in there.items():
+        if settings.is_in(one["columns"]):
             del checkpoints[trial_id]
     if not checkpoints:
         return len(job.trials)
@@ -41,9 +42,10 @@ def measure(job: ProbeJob) -> int:
     rows = [checkpoint["row"] for checkpoint, _ in checkpoints.values()]
     measured = probe(configs, rows, settings, device=job.device, data=job.data)
     seconds = (time.perf_counter() - began) / len(configs)
-    for (trial_id, (checkpoint, trained)), columns in zip(checkpoints.items(), measured, strict=True):
-        finite = {name: value if math.isfinite(value) else None for name, value in columns.items()}
-        content = {"epoch": checkpoint["epoch"], "trained": trained, "columns": finite, "seconds": seconds}
+    for (trial_id, (checkpoint, trained)), values in zip(checkpoints.items(), measured, strict=True):
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        columns = {**(there[trial_id]["columns"] if trial_id in there else {}), **finite}
+        content = {"epoch": checkpoint["epoch"], "trained": trained, "columns": columns, "seconds": seconds}
         content["provenance"] = provenance(job.device, job.threads)
         ProbeFiles(store.files).write(trial_id, settings.key, content)
     return len(job.trials)

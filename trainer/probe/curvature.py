@@ -33,5 +33,5 @@ def curvature(surface: Surface, theta: Tensor, settings: CurvatureSettings) -> d
     trace, trace_se = hutchinson(times, theta, settings.vectors)
     d = torch.where(norm > 0, 1 / norm, 0.0).unsqueeze(1) * gradient
     sam = [surface.value(theta + radius * d) - loss for radius in settings.radii]
-    values = [loss, norm, *eigenvalues.values.T, eigenvalues.errors.nan_to_num(0).amax(1), trace, trace_se, *sam]
+    values = [loss, norm, *eigenvalues.values.T, eigenvalues.errors[:, : theta.shape[1]].amax(1), trace, trace_se, *sam]
     return dict(zip(settings.columns, values, strict=True))

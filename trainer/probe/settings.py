@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -18,6 +18,10 @@ Radius = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=Fal
 Few = Annotated[Count, Field(le=1000)]
 
 
+PROBE_NUMERICS: Final = 1
+"""Raised if what a probe measures changes, so that old and new numbers never mix."""
+
+
 class Measurement(Options):
     """What is measured in one go; `key` names it in the Store, so that other settings never mix with these."""
 
@@ -26,9 +30,17 @@ class Measurement(Options):
 
     @property
     def key(self) -> str:
-        """The kind, and 12 hex digits of SHA-256 over all settings."""
-        settings = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return f"{self.kind}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
+        """The kind, and 12 hex digits of SHA-256 over `PROBE_NUMERICS` and what the numbers depend on."""
+        hashed = {"numerics": PROBE_NUMERICS, **self.model_dump(mode="json", exclude={"corruptions"})}
+        return f"{self.kind}-{hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:12]}"
+
+    def is_in(self, columns: Collection[str]) -> bool:
+        """Whether a measurement with these columns has all that is asked for."""
+        return set(self.columns) <= set(columns)
+
+    def beside(self, kept: Sequence[Measurement]) -> Measurement:  # noqa: ARG002
+        """What is to be shown, if a sweep has been measured with `kept` before; here this alone."""
+        return self
 
     @property
     def columns(self) -> list[str]:
@@ -60,9 +72,12 @@ class CurvatureSettings(Measurement):
     radii: Annotated[tuple[Radius, ...], Field(min_length=1), AfterValidator(increasing)] = (0.05, 0.1, 0.2)  # of SAM
 
     @model_validator(mode="after")
-    def _has_enough_steps(self) -> Self:
+    def _fits(self) -> Self:
         if self.steps < self.eigenvalues:
             raise ValueError(f"{self.steps} steps of Lanczos give no {self.eigenvalues} eigenvalues; take more --steps")
+        names = [f"{radius:g}" for radius in self.radii]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"--radii: two have the name {twice.pop()}, of six digits")
         return self
 
     @property
@@ -91,6 +106,11 @@ class CorruptionSettings(Measurement):
         asked = dict.fromkeys(one for name in names for one in _corruptions(name))
         ordered = tuple(one.metric.removeprefix("test/") for one in ALL if one in asked)
         return cls.parse({"corruptions": ordered, "precision": precision})
+
+    def beside(self, kept: Sequence[Measurement]) -> Measurement:
+        """These corruptions and those that were measured before, in the same precision."""
+        before = [one for one in kept if isinstance(one, CorruptionSettings) and one.precision == self.precision]
+        return type(self).of([*self.corruptions, *(name for one in before for name in one.corruptions)], self.precision)
 
     @property
     def columns(self) -> list[str]:

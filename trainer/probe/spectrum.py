@@ -15,7 +15,7 @@ Times = Callable[[Tensor], Tensor]
 
 
 class Eigenvalues(NamedTuple):
-    """The largest eigenvalues first, (K, count), and a bound of how far each is from an eigenvalue of H, (K, count)."""
+    """The largest first, (K, count), NaN beyond P; and how far each is at most from an eigenvalue of H, (K, count)."""
 
     values: Tensor
     errors: Tensor
@@ -27,10 +27,11 @@ def lanczos(times: Times, like: Tensor, count: int, steps: int) -> Eigenvalues:
         beta_{j+1} q_{j+1} = H q_j - alpha_j q_j - beta_j q_{j-1},     alpha_j = <H q_j, q_j>
 
     The eigenvalues are those of the tridiagonal T of alpha and beta; that of an eigenvector s of T is at most
-    beta_{m+1} |s_m| from one of H. Every q is made orthogonal to all before it, twice. If a row's Krylov space ends
-    (beta = 0) it continues from a new direction, so that P steps give all eigenvalues. `like` (K, P) says shape, dtype
-    and device; there are at most P eigenvalues, NaN beyond. The first direction is drawn, the same for every row.
-    Source: Lanczos 1950; Golub and Van Loan, Matrix Computations, section 10.1.
+    beta_{m+1} |s_m| from one of H, and rounding of about sqrt(P) eps |lambda_1|. Every q is made orthogonal to all
+    before it, twice. If a row's Krylov space ends (beta = 0) it continues from a new direction, so that P steps give
+    all eigenvalues. `like` (K, P) says shape, dtype and device. There are at most P eigenvalues; beyond, and of a row
+    whose products are not finite, they are NaN. The first direction is drawn, the same for every row. Source: Lanczos
+    1950; Golub and Van Loan, Matrix Computations, section 10.1.
     """
     rows, size = like.shape
     basis: list[Tensor] = []
@@ -51,8 +52,11 @@ def lanczos(times: Times, like: Tensor, count: int, steps: int) -> Eigenvalues:
     off = torch.stack(betas, dim=1).double()
     tridiagonal = torch.diag_embed(torch.stack(alphas, dim=1).double())
     tridiagonal += torch.diag_embed(off[:, :-1], 1) + torch.diag_embed(off[:, :-1], -1)
-    values, vectors = torch.linalg.eigh(tridiagonal)  # in increasing order
-    errors = off[:, -1:] * vectors[:, -1].abs()
+    is_sound = tridiagonal.isfinite().all((1, 2))
+    values, vectors = torch.linalg.eigh(torch.where(is_sound.view(-1, 1, 1), tridiagonal, 0.0))  # in increasing order
+    rounding = size**0.5 * torch.finfo(like.dtype).eps * values.abs().amax(1, keepdim=True)
+    errors = off[:, -1:] * vectors[:, -1].abs() + rounding
+    values, errors = (torch.where(is_sound.unsqueeze(1), part, torch.nan) for part in (values, errors))
     missing = torch.full((rows, max(0, count - values.shape[1])), torch.nan, dtype=values.dtype, device=values.device)
     largest, bounds = (torch.cat([all_.flip(1)[:, :count], missing], dim=1) for all_ in (values, errors))
     return Eigenvalues(largest, bounds)

@@ -189,3 +189,14 @@ def test_the_nll_of_a_classification_is_its_loss(tmp_path: Path) -> None:
     assert select(made, metric="test/nll").metric == "test/loss" and select(made, by="test/nll").by == "test/loss"
     with pytest.raises(UserError, match="--metric: unknown metric 'dev/nll'"):
         select(made, metric="dev/nll")
+
+
+def test_the_calibration_of_a_candidate_that_was_not_chosen_is_no_rival(tmp_path: Path) -> None:
+    """The accuracy chooses: another candidate may be better calibrated because it has learned nothing."""
+    made = sweep(tmp_path, by_lr)
+    made = replace(made, runs=made.runs.assign(**{f"{epoch}/test/ece": 0.1 for epoch in ("best", "last")}))
+    counts = {
+        metric: max(len(samples) for samples in select(made, metric=metric).samples.values())
+        for metric in ("test/top1", "test/loss", "test/ece")
+    }
+    assert counts == {"test/top1": 3, "test/loss": 3, "test/ece": 1}

@@ -14,6 +14,7 @@ import torch
 from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.curvature import curvature_means, curvature_table
+from polysweep.sweeps.commands import probe as probe_command
 from polysweep.sweeps.scheduling import probe_driver, ray_environment
 from polysweep.sweeps.store.checkpoints import read_checkpoint
 from polysweep.sweeps.store.store import Store
@@ -138,6 +139,11 @@ def test_corruptions_are_metrics_of_the_last_epoch(launch_here: Run, probe_here:
     values = pulled.runs[[f"last/{name}" for name in names]].to_numpy(dtype=float)
     assert values.shape == (6, 6) and ((values > 0) & (values < 1)).all()
     assert select(pulled, metric="test/noise-5").epoch == "last"
+    more = probe_here("small", "--store", store, "--corruptions", "blur-1,noise-2")
+    assert "6 measurements to make, 0 are there" in more.stdout, "blur-1 is new"
+    assert "nothing to measure" in probe_here("small", "--store", store, "--corruptions", "noise-2").stdout
+    names = list(pull("small", store=str(store), cache=tmp_path / "cache").protocol.probed)
+    assert names[-2:] == ["test/blur-1", "test/contrast-2"] and len(names) == 7, "what was there before stays"
 
 
 def test_a_kept_best_checkpoint_is_measured_at_the_best_epoch(
@@ -157,7 +163,32 @@ def test_without_checkpoints_nothing_can_be_measured(launch_here: Run, run_here:
     store = tmp_path / "store"
     assert launch_here(spec_file(tmp_path, launch={"keep": "none"}), "--store", store).returncode == 0
     refused = run_here("probe", "small", "--store", store)
-    assert_user_error(refused, "6 trials, such as", "have no checkpoint", "launch.keep: none", "launch.keep: last")
+    assert_user_error(
+        refused, "6 of the trials, such as", "have no checkpoint", "launch.keep: none", "launch.keep: last"
+    )
+
+
+def test_one_lost_checkpoint_does_not_stand_in_the_way_of_the_others(
+    launch_here: Run, probe_here: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    next(store.glob("trials/*/checkpoint.pt")).unlink()
+    for words in ("5 measurements to make, 0 are there", "nothing to measure, 5 of 6 ended trials are measured"):
+        answer = probe_here("small", "--store", store, "--images", "50", "--vectors", "2")
+        assert answer.returncode == 0 and words in answer.stdout, answer.stdout
+        assert "warning: small: 1 of the trials, such as" in answer.stderr
+
+
+def test_a_gpu_that_is_not_there_is_one_line_and_the_cpu_can_be_asked_for(
+    launch_here: Run, probe_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    monkeypatch.setattr(probe_command, "missing_cuda", lambda: "no driver")
+    answer = probe_here("small", "--store", store, "--device", "cuda")
+    assert_user_error(answer, "torch can use no GPU here: no driver", "--device cpu")
+    assert probe_here("small", "--store", store, "--images", "50", "--device", "cpu").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -170,6 +201,7 @@ def test_without_checkpoints_nothing_can_be_measured(launch_here: Run, run_here:
         (("--radii", "0.1,x"), ("--radii", "0.1,x", "numbers")),
         (("--radii", "0.2,0.1"), ("--radii", "increase")),
         (("--radii", "nan"), ("--radii",)),
+        (("--radii", "0.1,0.10000001"), ("--radii", "0.1")),
         (("--eigenvalues", "30"), ("20 steps", "30 eigenvalues", "--steps")),
         (("--vectors", "1"), ("--vectors", "2")),
         (("--images", "0"), ("--images",)),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ray
 
-from polysweep.sweeps.scheduling.driver import _check_resources, _flat_of, _result
+from polysweep.sweeps.scheduling.driver import _flat_of, _result, check_resources
 from polysweep.sweeps.scheduling.job_queue import JobQueue
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.store.store import Store
@@ -59,10 +59,10 @@ def test_gpus_that_no_node_has_are_refused_before_a_trial_starts(
 ) -> None:
     """What the nodes of a cluster have, as Ray counts it."""
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": node} for node in nodes])
-    spec = spec_of(launch={"gpus": gpus})
+    launch = spec_of(launch={"gpus": gpus}).launch
     if not reason:
-        _check_resources(spec, is_local=False)
+        check_resources(launch.resources, launch.gpus, is_local=False)
         return
     with pytest.raises(UserError) as refused:
-        _check_resources(spec, is_local=False)
+        check_resources(launch.resources, launch.gpus, is_local=False)
     assert str(refused.value) == reason

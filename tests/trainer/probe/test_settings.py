@@ -11,8 +11,8 @@ from polysweep.trainer.probe.settings import CorruptionSettings, CurvatureSettin
 
 def test_the_key_follows_from_the_settings_alone_and_stays() -> None:
     """A Store is read by it: another key would measure everything again."""
-    assert CurvatureSettings().key == "curvature-434af6393af0"
-    assert CorruptionSettings.of(["noise-1"], None).key == "corruptions-290a1da8e0ed"
+    assert CurvatureSettings().key == "curvature-d6406ac914a5"
+    assert CorruptionSettings.of(["noise-1"], None).key == "corruptions-e2f7f7868886"
     assert CurvatureSettings(radii=(0.05, 0.1, 0.2)).key == CurvatureSettings().key != CurvatureSettings(images=9).key
 
 
