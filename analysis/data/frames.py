@@ -69,7 +69,7 @@ class SelectionRule:
     begun: int = 0  # trials that had begun when looks were asked for
     claims: Preregistration | None = None  # of a sweep of the Store, as its first launch has frozen them
     probed: Mapping[str, str] = field(default_factory=dict)  # by what a probe has measured, at which epoch: best, last
-    problem: str = ""  # why claims or decisions cannot be read
+    problem: str = ""  # why claims, decisions or measurements cannot be read
 
     @property
     def is_maximal(self) -> bool:

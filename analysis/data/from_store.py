@@ -112,8 +112,9 @@ def pull_store(name: str, store: Store, cache: Path | None) -> RunSet:
     shown = cached.runs.drop_columns(["stamp", "rows", "recorded", "shard", "start"]).replace_schema_metadata(None)
     names = pa.array([sweep.name] * len(ids), pa.string())
     shown = shown.add_column(1, "sweep", names).add_column(2, "outcome", outcomes)
-    shown, probed = with_probes(with_columns_of(sweep, shown, protocol), name, store)
-    return RunSet(replace(protocol, probed=probed), frame(shown), cached.history)
+    shown, probed, damage = with_probes(with_columns_of(sweep, shown, protocol), name, store)
+    problem = " ".join(filter(None, [protocol.problem, *damage]))
+    return RunSet(replace(protocol, probed=probed, problem=problem), frame(shown), cached.history)
 
 
 def _as_decided(protocol: SelectionRule, store: Store) -> SelectionRule:

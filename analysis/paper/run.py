@@ -19,6 +19,7 @@ from polysweep.sweeps.commands.probe import ProbeOptions, measure_sweep
 from polysweep.sweeps.console import say
 from polysweep.sweeps.job import LaunchOptions
 from polysweep.sweeps.planning.preflight import check_trials, data_folder
+from polysweep.sweeps.planning.spec_changes import as_launched, compare
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial
 from polysweep.sweeps.store.probes import ProbeFiles
@@ -44,6 +45,7 @@ def run_paper(store: Store, options: PaperOptions) -> int:
     Raises `UserError` before anything starts if the data is missing and cannot be fetched.
     """
     specs = specs_of(options)
+    require_same(specs, store)
     if not options.is_rehearsal:
         require_data(specs, options.launch.data_dir)
     folder = options.out / "specs"
@@ -52,7 +54,7 @@ def run_paper(store: Store, options: PaperOptions) -> int:
         for spec in specs:
             (folder / f"{spec.name}.yaml").write_text(spec.text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"--out: {options.out} cannot be written: {error}") from None
+        raise UserError(f"--out: {options.out} cannot be written: {error.strerror or error}") from None
     codes = []
     for part, spec in zip(PARTS, specs, strict=True):
         codes.append(start(spec, store, options.launch))
@@ -93,6 +95,14 @@ def _on(part: Part, spec: SweepSpec, gpus: str | None) -> SweepSpec:
         raise UserError(f"--gpus: {gpus!r}: {error.shown.partition('launch.gpus: ')[2] or error.shown}") from None
 
 
+def require_same(specs: Sequence[SweepSpec], store: Store) -> None:
+    """Raise `UserError` if the Store has another sweep under the name of one of these."""
+    for spec in specs:
+        changed = compare(as_launched(spec, store), store).changed
+        if changed:
+            raise UserError(f"the Store has another sweep {spec.name!r} ({'; '.join(changed)}): take another --store")
+
+
 def require_data(specs: Sequence[SweepSpec], data_dir: str | None) -> None:
     """Raise `DataError`, in one line for all data sets, if one is missing and cannot be fetched."""
     problems = []
@@ -109,7 +119,9 @@ def require_data(specs: Sequence[SweepSpec], data_dir: str | None) -> None:
 def show_paper(store: Store, options: PaperOptions) -> None:
     """Print what is left of every sweep, and what the whole costs by class of device; nothing is started."""
     left: list[SweepTrial] = []
-    for part, spec in zip(PARTS, specs_of(options), strict=True):
+    specs = specs_of(options)
+    require_same(specs, store)
+    for part, spec in zip(PARTS, specs, strict=True):
         planned = plan_launch(spec, store, options.launch.data_dir)
         counts = planned.plan.counts()
         ended = sum(counts[state] for state in FINAL)
@@ -133,7 +145,7 @@ def spent_hours(pulled: dict[str, RunSet], store: Store) -> dict[str, float]:
             if seconds and width:
                 spent[str(device)] = spent.get(str(device), 0.0) + seconds / width / 3600
         for settings in probes.settings(runs.protocol.name):
-            for probe in probes.read([row[0] for row in rows], settings.key).values():
+            for probe in probes.read([row[0] for row in rows], settings.key)[0].values():
                 device = str(probe["provenance"].get("device_model"))
                 spent[device] = spent.get(device, 0.0) + probe["seconds"] / 3600
     return spent

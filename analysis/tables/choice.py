@@ -119,11 +119,13 @@ def _asked(rule: SelectionRule, metric: str | None, epoch: str | None, by: str |
         if metric.startswith("val/"):
             raise UserError(f"--metric: {metric!r} is not measured by retrained runs; expected one of the test set")
         epoch = "last"
-    metric = metric or rule.metric
-    measured_at = rule.probed.get(metric, "best")
-    if metric in rule.probed and epoch not in (None, measured_at):
-        raise UserError(f"--epoch: {epoch}, but {metric!r} was measured at the {measured_at} epoch; leave it out")
-    return metric, epoch or measured_at, by or rule.metric
+    metric, by = metric or rule.metric, by or rule.metric
+    for option, name in (("--metric", metric), ("--select-by", by)):
+        measured_at = rule.probed.get(name)
+        if measured_at is not None and epoch not in (None, measured_at):
+            raise UserError(f"{option}: {name!r} was measured at the {measured_at} epoch; leave out --epoch {epoch}")
+        epoch = epoch or measured_at
+    return metric, epoch or "best", by
 
 
 def _by_cell(
@@ -184,7 +186,7 @@ def _runs(pulled: RunSet, metric: str, epoch: str, by: str, maximal: bool) -> li
     columns = {name: to_python(runs[name]) if name in runs else [None] * len(runs) for name in dict.fromkeys(fields)}
     if protocol.roles:  # which has chosen by the best epoch
         values, scored = to_python(runs[f"{epoch}/{metric}"]), to_python(runs[f"best/{by}"])
-    elif by == protocol.metric or epoch == "last":
+    elif by == protocol.metric or epoch == "last" or by in protocol.probed:
         values, scored = (to_python(runs[f"{epoch}/{name}"]) for name in (metric, by))
     else:
         rescored = _rescored(pulled, metric, by, maximal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +15,7 @@ from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_
 from polysweep.sweeps.spec.sweep import Resources, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import read_yaml
 from polysweep.sweeps.store.checkpoints import NEWEST
+from polysweep.sweeps.store.files import StoreError
 from polysweep.sweeps.store.probes import ProbeFiles
 from polysweep.sweeps.store.states import State, TrialState
 from polysweep.sweeps.store.store import Store
@@ -54,7 +56,9 @@ def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], 
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
         raise UserError(f"{name}: no trial has finished ({listed}); launch it first")
     probes = ProbeFiles(store.files)
-    measurements = [one.beside(probes.settings(name)) for one in measurements]
+    with suppress(StoreError):  # damaged settings are written again
+        kept = probes.settings(name)
+        measurements = [one.beside(kept) for one in measurements]
     missing = {one.key: _not_measured(ended, states, probes, one) for one in measurements}
     folder = data_folder(options.data_dir, _data_dir_of(sweep))
     for one in measurements:
@@ -65,28 +69,36 @@ def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], 
     for one in measurements:
         trials = [trial for trial in missing[one.key] if trial.trial_id not in lacking]
         jobs += list(_jobs(trials, one, store, folder, resources))
-    for one in measurements:
-        probes.keep_settings(name, one)
     count = sum(len(job.trials) for job in jobs)
     kinds = " and ".join(one.kind for one in measurements)
     if not jobs:
         there = len(ended) - len(lacking)
         which = f"all {there}" if not lacking else f"{there} of {len(ended)}"
+        _keep(name, probes, measurements)
         print(f"{name}: {kinds}: nothing to measure, {which} ended trials are measured", flush=True)
         return 0
     print(f"{name}: {kinds}: {count} measurements to make, {before} are there", flush=True)
     measured, errors = _run(jobs, resources, sweep, store, options)
+    _keep(name, probes, measurements)
     say(f"{name}: {measured} of {count} measurements made")
     for error in errors:
         warn(error)
     return 1 if errors else 0
 
 
+def _keep(name: str, probes: ProbeFiles, measurements: Sequence[Measurement]) -> None:
+    """Once a probe has come to its end, tables show what it has measured."""
+    for one in measurements:
+        probes.keep_settings(name, one)
+
+
 def _not_measured(
     trials: Sequence[SweepTrial], states: Mapping[str, TrialState], probes: ProbeFiles, one: Measurement
 ) -> list[SweepTrial]:
     """The trials without such a measurement, and those that have been trained on since."""
-    there = probes.read([trial.trial_id for trial in trials], one.key)
+    there, damage = probes.read([trial.trial_id for trial in trials], one.key)
+    for text in damage:
+        warn(f"{text}; measured again")
 
     def is_measured(trial_id: str) -> bool:
         probe = there.get(trial_id)

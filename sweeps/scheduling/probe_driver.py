@@ -39,7 +39,7 @@ def run_jobs(
     Exits with 128 + its number after a signal. Raises `UserError` if Ray cannot be started, or is lost.
     """
     interruption = Interruption.of_process()
-    measured, errors = 0, []
+    measured, errors = 0, list[str]()
     with (
         interruption.in_order(seconds=EXIT_SECONDS),
         one_line_errors(),
@@ -61,9 +61,11 @@ def run_jobs(
                 for one in ended:
                     job = running.pop(one)
                     try:
-                        measured += ray.get(one)
+                        count, problems = ray.get(one)
+                        measured += count
+                        errors += problems
                     except Exception as error:  # of a trial, of a user's own part, or Ray's of a lost worker
-                        errors.append(f"{len(job.trials)} trials, such as {next(iter(job.trials))}: {cause_of(error)}")
+                        errors.append(f"{' '.join(job.trials)} could not be measured: {cause_of(error)}")
                     show(measured, total)
     if interruption.signal:
         interruption.exit()
@@ -72,7 +74,7 @@ def run_jobs(
     return measured, errors
 
 
-def _measure(job: Mapping[str, Any], worker: Mapping[str, Any]) -> int:
+def _measure(job: Mapping[str, Any], worker: Mapping[str, Any]) -> tuple[int, list[str]]:
     """What runs on a worker."""
     if refusal := version_refusal(worker["version"]):
         raise RuntimeError(refusal)

@@ -17,6 +17,8 @@ from polysweep.trainer.history import METRICS
 
 IGNORED: Final = ("program", "command", "kind", "controller", "job", "image_uri", "apiVersion", "scheduler")
 """Keys of a W&B sweep that mean nothing here: polysweep has its own trainer, searches and cluster."""
+MOST_GPUS: Final = 2**20
+"""What a Store takes for a number and not for a slip of the finger."""
 LEAST_SHARE: Final = 0.0001
 """Of a GPU, which Ray counts in ten thousandths."""
 IMPUTE: Final = ("impute", "impute_while_running")
@@ -66,7 +68,7 @@ class Launch(Strict):
 
     stack: Literal["auto"] | Width = "auto"  # trials per stack, K
     cpus: Count = 1  # cores, and torch threads, per stack
-    gpus: Literal["auto"] | Annotated[Amount, AfterValidator(whole_if_many)] = (
+    gpus: Literal["auto"] | Annotated[Amount, Field(le=MOST_GPUS), AfterValidator(whole_if_many)] = (
         0.0  # GPUs per stack; a fraction shares one, auto measures which
     )
     concurrency: Count | None = None  # stacks at once, by default as many as there is room for

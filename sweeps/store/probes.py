@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from polysweep.sweeps.store.checking import json_bytes, parse_content, require_known_format
-from polysweep.sweeps.store.files import Files, StoreError
+from polysweep.sweeps.store.files import Files, NewerFormatError, StoreError
 from polysweep.trainer.probe.settings import KINDS, Measurement
 
 PROBE_FORMAT: Final = 1
@@ -40,12 +40,23 @@ class ProbeFiles:
 
     files: Files
 
-    def read(self, trial_ids: Iterable[str], key: str) -> dict[str, Probe]:
-        """By trial its measurement with the settings of `key`. Raises `StoreError` for a damaged one."""
+    def read(self, trial_ids: Iterable[str], key: str) -> tuple[dict[str, Probe], list[str]]:
+        """By trial its measurement with the settings of `key`; and what is wrong with those that are damaged.
+
+        Raises `NewerFormatError` for one of a newer version.
+        """
         paths = {_path(trial_id, key): trial_id for trial_id in trial_ids}
-        contents = self.files.read_many(paths)
-        values = {path: parse_content(content, self.files.path(path)) for path, content in contents.items()}
-        return {paths[path]: self._checked(path, value) for path, value in values.items() if value is not None}
+        probes, damage = {}, []
+        for path, content in self.files.read_many(paths).items():
+            try:
+                value = parse_content(content, self.files.path(path))
+                if value is not None:
+                    probes[paths[path]] = self._checked(path, value)
+            except NewerFormatError:
+                raise
+            except StoreError as error:
+                damage.append(str(error))
+        return probes, damage
 
     def _checked(self, path: str, value: Any) -> Probe:
         address = self.files.path(path)
@@ -65,18 +76,21 @@ class ProbeFiles:
         kept: list[Measurement] = []
         for kind, model in KINDS.items():
             path = f"sweeps/{name}/probes/{kind}.json"
-            value = parse_content(self.files.read(path), self.files.path(path))
+            address = self.files.path(path)
+            value = parse_content(self.files.read(path), address)
             if value is None:
                 continue
+            require_known_format(value, address, PROBE_FORMAT)
             try:
-                kept.append(model.model_validate_json(json_bytes(value)))
+                kept.append(model.model_validate_json(json_bytes(value.get("settings"))))
             except ValidationError as error:
-                raise StoreError(f"{self.files.path(path)}: damaged: {error.errors()[0]['msg']}") from None
+                place = ".".join(map(str, ("settings", *error.errors()[0]["loc"])))
+                raise StoreError(f"{address}: damaged: {place}: {error.errors()[0]['msg']}") from None
         return kept
 
     def keep_settings(self, name: str, settings: Measurement) -> None:
         """From now on the sweep's tables show what was measured with these."""
-        content = json_bytes(settings.model_dump(mode="json"))
+        content = json_bytes({"format": PROBE_FORMAT, "settings": settings.model_dump(mode="json")})
         self.files.write(f"sweeps/{name}/probes/{settings.kind}.json", content)
 
 

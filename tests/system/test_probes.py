@@ -56,5 +56,5 @@ def test_a_probe_that_is_interrupted_keeps_what_it_has_measured_and_continues(
     (path,) = (store / "trials" / broken / "probes").iterdir()
     path.unlink()
     failed = run(*asked)
-    assert failed.returncode == 1 and f"such as {broken}" in failed.stderr and "damaged" in failed.stderr
+    assert failed.returncode == 1 and f"trial {broken} is not measured" in failed.stderr and "damaged" in failed.stderr
     assert "Traceback" not in failed.stderr and "0 of 1 measurements made" in failed.stdout

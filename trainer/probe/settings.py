@@ -14,7 +14,8 @@ from polysweep.trainer.components.options import Count, Options, increasing, num
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.history import CORRUPTIONS
 
-Radius = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
+Radius = Annotated[float, BeforeValidator(number), Field(gt=0, le=1e6)]
+Radii = Annotated[tuple[Radius, ...], Field(min_length=1, max_length=100), AfterValidator(increasing)]
 Few = Annotated[Count, Field(le=1000)]
 
 
@@ -54,8 +55,10 @@ class Measurement(Options):
             return cls(**{name: value for name, value in values.items() if value is not None})
         except ValidationError as error:
             first = error.errors()[0]
-            option = f"--{first['loc'][0]}".replace("_", "-") if first["loc"] else f"probe {cls.kind}"
             message = str(first.get("ctx", {}).get("error") or first["msg"]).replace("Tuple", "List")
+            if not first["loc"]:
+                raise UserError(message) from None
+            option = f"--{first['loc'][0]}".replace("_", "-")
             raise UserError(f"{option}: {message} (got {first['input']!r})") from None
 
 
@@ -69,12 +72,16 @@ class CurvatureSettings(Measurement):
     eigenvalues: Annotated[Count, Field(le=100)] = 3  # how many of the largest
     steps: Few = 20  # of Lanczos, products with the Hessian
     vectors: Annotated[Few, Field(ge=2)] = 10  # of Hutchinson, more products
-    radii: Annotated[tuple[Radius, ...], Field(min_length=1), AfterValidator(increasing)] = (0.05, 0.1, 0.2)  # of SAM
+    radii: Annotated[tuple[Radius, ...], Field(min_length=1, max_length=100), AfterValidator(increasing)] = (
+        0.05,
+        0.1,
+        0.2,
+    )  # of SAM
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.steps < self.eigenvalues:
-            raise ValueError(f"{self.steps} steps of Lanczos give no {self.eigenvalues} eigenvalues; take more --steps")
+            raise ValueError(f"--eigenvalues: {self.eigenvalues} need as many --steps of Lanczos, and not {self.steps}")
         names = [f"{radius:g}" for radius in self.radii]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"--radii: two have the name {twice.pop()}, of six digits")

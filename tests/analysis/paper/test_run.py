@@ -81,7 +81,7 @@ def without_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run_jobs(jobs: Any, *_: Any, **__: Any) -> tuple[int, list[str]]:
         started.append("probe")
-        return sum(measure(job) for job in jobs), []
+        return sum(measure(job)[0] for job in jobs), []
 
     monkeypatch.setattr(driver, "launch", launch)
     monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
@@ -135,3 +135,25 @@ def test_gpus_that_are_no_number_are_one_line(run_here: Run, tmp_path: Path) -> 
     answer = run_here("paper", "--plan", "--gpus", "many", "--store", tmp_path / "store")
     assert_user_error(answer, "--gpus", "'many'")
     assert answer.stderr.count("\n") == 1
+
+
+def test_another_sweep_of_one_of_the_names_is_found_before_anything_starts(
+    run_here: Run, without_ray: list[str], tmp_path: Path
+) -> None:
+    other = tmp_path / "rehearsal-family.yaml"
+    parameters = {
+        "task": "digits",
+        "model": "linear",
+        "optimizer": "sgd",
+        "scheduler": "constant",
+        "lr": 0.1,
+        "epochs": 1,
+    }
+    other.write_text(json.dumps({"parameters": {name: {"value": value} for name, value in parameters.items()}}))
+    store = tmp_path / "store"
+    assert run_here("launch", other, "--store", store, "--wandb", "disabled", cpu_seconds=60).returncode == 0
+    without_ray.clear()
+    for options in ((), ("--plan",)):
+        answer = run_here("paper", "--rehearsal", *options, "--store", store, "--out", tmp_path / "paper")
+        assert_user_error(answer, "another sweep 'rehearsal-family'", "--store")
+    assert without_ray == [] and not (tmp_path / "paper").exists()

@@ -58,7 +58,8 @@ def probe_here(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`polysweep probe ...` in this process and without Ray."""
 
     def run_jobs(jobs: Any, *_: Any, **__: Any) -> tuple[int, list[str]]:
-        return sum(measure(job) for job in jobs), []
+        results = [measure(job) for job in jobs]
+        return sum(count for count, _ in results), [text for _, problems in results for text in problems]
 
     def probe(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
@@ -100,6 +101,19 @@ def test_every_ended_trial_is_measured_once_and_what_is_lost_is_measured_again(
     assert shown.returncode == 0 and "at the last epoch" in shown.stdout, shown.stdout + shown.stderr
     refused = run_here("table", "small", "--store", store, "--metric", "curvature/trace", "--epoch", "best")
     assert_user_error(refused, "'curvature/trace' was measured at the last epoch")
+    chosen = run_here("table", "small", "--store", store, "--select-by", "curvature/trace")
+    assert chosen.returncode == 0 and "at the last epoch" in chosen.stdout, chosen.stderr
+
+    first_settings, damaged = store / "sweeps/small/probes/curvature.json", sorted(store.glob("trials/*/probes/*"))[0]
+    damaged.write_text("{")
+    table = run_here("table", "small", "--store", store, "--metric", "curvature/trace")
+    assert table.returncode == 0 and "1/2" in table.stdout and f"{damaged}: damaged" in table.stderr
+    assert "1 measurements to make" in probe_here(*asked).stdout and json.loads(damaged.read_text())["epoch"] == 2
+    first_settings.write_text('{"format": 1, "settings": {"image": 3}}')
+    table = run_here("table", "small", "--store", store)
+    assert table.returncode == 0 and "damaged: settings.image: " in table.stderr, table.stderr
+    assert "nothing to measure" in probe_here(*asked).stdout
+    assert run_here("table", "small", "--store", store).stderr.count("damaged") == 0
 
 
 def _exact(store: Store, trial_id: str, images: int) -> float:
@@ -168,6 +182,18 @@ def test_without_checkpoints_nothing_can_be_measured(launch_here: Run, run_here:
     )
 
 
+def test_a_damaged_checkpoint_is_named_and_its_neighbours_are_measured(
+    launch_here: Run, probe_here: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    path = sorted(store.glob("trials/*/checkpoint.pt"))[0]
+    path.write_bytes(path.read_bytes()[:-9])
+    answer = probe_here("small", "--store", store, "--images", "50", "--vectors", "2")
+    assert answer.returncode == 1 and "5 of 6 measurements made" in answer.stdout
+    assert f"warning: trial {path.parent.name} is not measured: " in answer.stderr and "damaged" in answer.stderr
+
+
 def test_one_lost_checkpoint_does_not_stand_in_the_way_of_the_others(
     launch_here: Run, probe_here: Run, tmp_path: Path
 ) -> None:
@@ -202,7 +228,7 @@ def test_a_gpu_that_is_not_there_is_one_line_and_the_cpu_can_be_asked_for(
         (("--radii", "0.2,0.1"), ("--radii", "increase")),
         (("--radii", "nan"), ("--radii",)),
         (("--radii", "0.1,0.10000001"), ("--radii", "0.1")),
-        (("--eigenvalues", "30"), ("20 steps", "30 eigenvalues", "--steps")),
+        (("--eigenvalues", "30"), ("--eigenvalues: 30", "--steps", "20")),
         (("--vectors", "1"), ("--vectors", "2")),
         (("--images", "0"), ("--images",)),
         (("--images", "2000"), ("--images", "2000", "1437 training images")),
