@@ -157,7 +157,7 @@ def _latex_text(text: str) -> str:
 
 
 def _pdf(source: Path) -> list[Path]:
-    """Run LaTeX beside the source, its own files aside; if it fails, as without one of its packages, a warning says why."""
+    """Run LaTeX beside the source, its own files aside; if it fails, as without one of its packages, it warns."""
     pdf = source.with_suffix(".pdf")
     with tempfile.TemporaryDirectory(prefix="polysweep-") as temporary:
         command = [ENGINE, "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={temporary}", source.name]

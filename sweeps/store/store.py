@@ -1,13 +1,13 @@
 """Durable trial records: one folder of small files, the truth about every trial.
 
-trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json, probes/
+trials/<trial_id>/config.json, record.json, history.parquet, checkpoint.pt, checkpoint-before.pt, claim-<n>.json
 leases/<id>.json, calibration/<device>/<signature>.json (how fast stacks are there, by K)
 sweeps/<name>/sweep.json, sweep-<n>.json (what it is, and its trials: see `sweep_index`),
               spec.yaml, spec-<n>.yaml (as launched, and earlier ones), preregistered.json (its claims),
               points/<n>.json (what bayes has proposed),
               rungs/<trial_id>-<epoch>.json (whether a point survives there), ended/<trial_id>.json (it does not),
               choices/<cell>.json, looks/<number>.json (what results have decided),
-              launch-<id>.json (who is running it), stop-<id> (who is to stop); probes/: see `probes`
+              launch-<id>.json (who is running it), stop-<id> (who is to stop); of both, probes/: see `probes`
 """
 
 from __future__ import annotations
