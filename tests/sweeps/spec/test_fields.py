@@ -31,7 +31,8 @@ def test_what_follows_from_a_specs_keys() -> None:
 @pytest.mark.parametrize(
     ("model", "values", "at"),
     [
-        (Launch, {"gpus": -0.5}, "gpus"), (Launch, {"gpus": float("inf")}, "gpus"), (Launch, {"cpus": 0}, "cpus"),
+        (Launch, {"gpus": -0.5}, "gpus"), (Launch, {"gpus": float("inf")}, "gpus"), (Launch, {"gpus": 1e9}, "gpus"),
+        (Launch, {"cpus": 0}, "cpus"),
         (Launch, {"keep": "all"}, "keep"), (Launch, {"gpu": 1}, "gpu"), (Launch, {"max_failures": 1.0}, "max_failures"),
         (Metric, {"name": "test/top1", "goal": "most"}, "goal"),
         (Metric, {"name": "test/top1", "goal": "maximize", "target": float("nan")}, "target"),
