@@ -129,7 +129,8 @@ def show_paper(store: Store, options: PaperOptions) -> None:
         left += [trial for trial in planned.plan.trials if planned.plan.state(trial) not in FINAL]
     rows = hours_by_class(list({trial.trial_id: trial for trial in left}.values()), store)
     for device, hours, source in rows:
-        say(f"{hours:10.1f} device-hours on {device} ({source})")
+        unit = "core-hours" if "thread" in device else "GPU-hours"  # the name of a CPU says how many
+        say(f"{hours:10.1f} {unit} on {device} ({source})")
 
 
 def spent_hours(pulled: dict[str, RunSet], store: Store) -> dict[str, float]:

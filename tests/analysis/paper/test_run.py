@@ -115,13 +115,13 @@ def test_a_rehearsal_trains_measures_and_writes_it_up_and_again_starts_nothing(
 
     planned = run_here("paper", "--plan", "--rehearsal", "--store", tmp_path / "store")
     assert planned.returncode == 0 and "rehearsal-cifar (The CIFAR tables): 64 trials, 64 ended" in planned.stdout
-    assert "device-hours" not in planned.stdout
+    assert "GPU-hours" not in planned.stdout
 
 
 def test_the_plan_of_the_real_paper_says_hours_by_class_of_device(run_here: Run, tmp_path: Path) -> None:
     planned = run_here("paper", "--plan", "--store", tmp_path / "store", cpu_seconds=120)
     assert planned.returncode == 0 and "paper-cifar (The CIFAR tables): 1152 trials, 0 ended" in planned.stdout
-    assert "device-hours on NVIDIA RTX 6000 Ada (the paper's)" in planned.stdout and not (tmp_path / "store").exists()
+    assert "GPU-hours on NVIDIA RTX 6000 Ada (the paper's)" in planned.stdout and not (tmp_path / "store").exists()
 
 
 def test_without_data_one_line_says_which_files_to_put_where(run_here: Run, tmp_path: Path) -> None:
