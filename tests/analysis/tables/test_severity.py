@@ -66,7 +66,7 @@ def test_a_corruption_can_be_reported_at_the_last_epoch_in_percent(tmp_path: Pat
     selection = select(made, metric="test/noise-5")
     assert selection.epoch == "last" and selection.is_maximal is True
     assert "| 0.1 | 80.00 +- 1.00 | **85.00 +- 1.00** |" in render(selection, "markdown")
-    with pytest.raises(UserError, match="--epoch: best, but 'test/noise-5' was measured at the last epoch"):
+    with pytest.raises(UserError, match="'test/noise-5' was measured at the last epoch; leave out --epoch best"):
         select(made, metric="test/noise-5", epoch="best")
 
 
