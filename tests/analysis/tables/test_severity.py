@@ -13,6 +13,7 @@ from polysweep.analysis.tables.selection import Selection
 from polysweep.analysis.tables.severity import severity_cells, severity_table, severity_tables
 from polysweep.analysis.tables.writers import markdown
 from polysweep.trainer.errors import UserError
+from polysweep.trainer.history import SEVERITIES
 from tests.support.made import SPEC, by_lr, corrupted, sweep
 
 
@@ -102,3 +103,20 @@ def test_ece_is_a_loss_in_percent(tmp_path: Path) -> None:
     assert selection.is_maximal is False
     text = render(selection, "markdown")
     assert "test/ece (%)" in text and "| 0.1 | 10.00 +- 1.00 | **5.00 +- 1.00** |" in text
+
+
+def test_what_was_measured_at_the_best_epoch_is_shown_of_that_epoch(tmp_path: Path) -> None:
+    """With `launch.keep: best`: also where the best epoch of some runs happens to be the last."""
+    made = corrupted(sweep(tmp_path, by_lr))
+    at_best = {name: name.replace("last/test/", "best/test/") for name in made.runs if "last/test/noise" in str(name)}
+    kept = [name for name in made.runs if "last/test/contrast" not in str(name)]
+    best = replace(
+        made,
+        runs=made.runs[kept].rename(columns=at_best),
+        protocol=replace(made.protocol, probed={f"test/noise-{n}": "best" for n in SEVERITIES}),
+    )
+    cells = severity_cells(select(best))
+    assert set(cells["corruption"]) == {"noise"} and set(cells["n"]) == {3} and not cells["missing"].any()
+    clean = cells[(cells["severity"] == 0) & (cells["scheduler"] == "polyak") & (cells["rho"] == 0.1)]
+    assert clean["mean"].item() == pytest.approx(0.95), "the accuracy of the best epoch, 0.05 above the last"
+    assert "at the best epoch" in severity_tables(select(best))[0].caption

@@ -271,3 +271,15 @@ def test_a_convex_task_and_a_sweep_without_results_are_refused(run_here: Run, la
     assert_user_error(run_here("probe", "other", "--store", store), "'other'")
     with pytest.raises(UserError):
         Store(str(tmp_path / "nowhere")).launched("small")
+
+
+def test_a_probe_that_does_not_come_to_its_end_leaves_what_tables_show(
+    launch_here: Run, probe_here: Run, run_here: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    assert launch_here(spec_file(tmp_path), "--store", store).returncode == 0
+    assert probe_here("small", "--store", store, "--images", "50", "--vectors", "2").returncode == 0
+    refused = run_here("probe", "small", "--store", store, "--images", "60", "--address", "ray://127.0.0.1:1")
+    assert refused.returncode == 2 and "--address" in refused.stderr
+    table = run_here("table", "small", "--store", store, "--metric", "curvature/trace")
+    assert table.returncode == 0 and "at the last epoch" in table.stdout, table.stderr
