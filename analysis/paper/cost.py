@@ -30,9 +30,9 @@ def hours_by_class(trials: Sequence[SweepTrial], store: Store) -> list[tuple[str
     First every device on which the Store has a measurement of each of their signatures; then known classes of GPUs by
     their arithmetic, at a fifth of their peak.
     """
-    trials = [trial for trial in trials if not component("task", trial.values["task"]).problem]
-    from polysweep.trainer.flops import training_flops  # torch
+    from polysweep.trainer.flops import training_flops  # which imports torch
 
+    trials = [trial for trial in trials if not component("task", trial.values["task"]).problem]
     flops = sum(training_flops(trial.config) for trial in trials)
     rows = [(device, hours, "measured in this Store") for device, hours in _measured(trials, store)]
     arithmetic = f"arithmetic, {flops:.2g} operations at {REACHED:.0%} of the peak in float32"

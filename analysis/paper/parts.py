@@ -33,7 +33,7 @@ PERCEPTRON: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """One sweep: the file in `sweeps/specs`, and the parameters that are replaced in it (None: taken out)."""
+    """One sweep: the file in `sweeps/specs`, and the parameters that are replaced in it."""
 
     name: str
     file: str
@@ -52,8 +52,7 @@ class Part:
         if changes or name != self.file:
             data, _ = read_yaml(text, str(path))
             assert isinstance(data, dict)
-            changed = {**data["parameters"], **changes}
-            data |= {"name": name, "parameters": {key: value for key, value in changed.items() if value is not None}}
+            data |= {"name": name, "parameters": {**data["parameters"], **changes}}
             if is_rehearsal:
                 data["launch"] = {"stack": STACK, "checkpoint_seconds": 60}
             what = "in small, for `polysweep paper --rehearsal`" if is_rehearsal else "as `polysweep paper` runs it"
@@ -86,7 +85,7 @@ STANDS_FOR: Final[Mapping[str, Mapping[Any, str]]] = {
 """Of the rehearsal, by field of the paper what each value of `STAND_IN` is called in its tables."""
 STAND_IN: Final = {"model": "model_options.layers", "task": "val_fraction"}
 THEORY: Final = tuple(
-    Part(f"{name}", name, title, rehearsed={"epochs": {"value": 40}, "task_options.record_every": {"value": 50}})
+    Part(name, name, title, rehearsed={"epochs": {"value": 40}, "task_options.record_every": {"value": 50}})
     for name, title in {
         "theory-deterministic": "Synthetic ridge regression, deterministic",
         "theory-stochastic": "Synthetic ridge regression, stochastic",

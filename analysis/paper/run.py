@@ -22,6 +22,7 @@ from polysweep.sweeps.planning.preflight import check_trials, data_folder
 from polysweep.sweeps.planning.spec_changes import as_launched, compare
 from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import SweepTrial
+from polysweep.sweeps.spec.yaml_lines import SpecError, read_yaml, to_yaml
 from polysweep.sweeps.store.probes import ProbeFiles
 from polysweep.sweeps.store.states import FINAL
 from polysweep.sweeps.store.store import Store
@@ -36,7 +37,6 @@ class PaperOptions:
     launch: LaunchOptions
     is_rehearsal: bool = False
     gpus: str | None = None  # of the sweeps with images: a number, or auto
-    cache: str | None = None
 
 
 def run_paper(store: Store, options: PaperOptions) -> int:
@@ -63,9 +63,7 @@ def run_paper(store: Store, options: PaperOptions) -> int:
         measurements = part.measured(is_rehearsal=options.is_rehearsal)
         if measurements:
             codes.append(measure_sweep(spec.name, store, measurements, ProbeOptions(options.launch.data_dir)))
-    pulled = {
-        part.name: pull(spec.name, store=store, cache=options.cache) for part, spec in zip(PARTS, specs, strict=True)
-    }
+    pulled = {part.name: pull(spec.name, store=store) for part, spec in zip(PARTS, specs, strict=True)}
     document = document_of(pulled, is_rehearsal=options.is_rehearsal, spent=spent_hours(pulled, store))
     pages = write_document(document, options.out)
     for line in document.summary:
@@ -83,8 +81,6 @@ def _on(part: Part, spec: SweepSpec, gpus: str | None) -> SweepSpec:
     """The spec on a GPU, or on a part of one; convex problems are small and stay on the CPU."""
     if gpus is None or not part.measurements:
         return spec
-    from polysweep.sweeps.spec.yaml_lines import SpecError, read_yaml, to_yaml
-
     data, _ = read_yaml(spec.text, spec.name)
     assert isinstance(data, dict)
     amount: Any = gpus if gpus == "auto" else read_yaml(gpus, "--gpus")[0]

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from polysweep.sweeps.commands.options import (
     DEFAULT_STORE,
+    AddressOption,
     CompareOption,
     CountOption,
     DataOption,
@@ -117,10 +118,7 @@ def launch(
     wandb: WandbOption = None,
     data_dir: DataOption = None,
     count: CountOption = None,
-    address: Annotated[
-        str | None,
-        typer.Option("--address", help="A Ray cluster: auto or ray://HOST:10001. [default: a Ray of its own]"),
-    ] = None,
+    address: AddressOption = None,
     insecure: InsecureOption = False,
     extend: Annotated[
         bool, typer.Option("--extend", help="Accept a spec that differs from the one launched under this name.")
@@ -133,6 +131,7 @@ def launch(
 ) -> None:
     """Run every trial of a sweep that has not ended. Rerun the same command to resume after an interruption."""
     from polysweep.sweeps.commands.launch import start
+    from polysweep.sweeps.commands.probe import asked_by, measure_at_the_end
     from polysweep.sweeps.job import LaunchOptions
     from polysweep.sweeps.spec.spec import SweepSpec
     from polysweep.trainer.wandb_runs import resolve_mode
@@ -141,8 +140,9 @@ def launch(
         resolve_mode(wandb), data_dir, verbose, extend, retry_failed, address, insecure, wandb_sweep
     )
     sweep, place = SweepSpec.load(spec, count=count), _writable(store)
+    asked = asked_by(sweep, data_dir)
     if address is None:
-        raise typer.Exit(start(sweep, place, options))
+        raise typer.Exit(measure_at_the_end(start(sweep, place, options), sweep, place, asked, options))
     from polysweep.sweeps.cluster.access import check_launch
     from polysweep.sweeps.scheduling.ray_environment import prepare
 
@@ -151,7 +151,7 @@ def launch(
         check_launch(address, insecure)  # before Ray is imported, which takes seconds
     from polysweep.sweeps.cluster.connect import start_at
 
-    raise typer.Exit(start_at(address, sweep, place, options))
+    raise typer.Exit(measure_at_the_end(start_at(address, sweep, place, options), sweep, place, asked, options))
 
 
 @app.command()

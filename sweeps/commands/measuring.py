@@ -8,6 +8,7 @@ import typer
 
 from polysweep.sweeps.commands.options import (
     DEFAULT_STORE,
+    AddressOption,
     DataOption,
     InsecureOption,
     NameArgument,
@@ -39,9 +40,7 @@ def probe(
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     data_dir: DataOption = None,
-    address: Annotated[
-        str | None, typer.Option("--address", help="A Ray cluster, as for launch. [default: a Ray of its own]")
-    ] = None,
+    address: AddressOption = None,
     insecure: InsecureOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of Ray.")] = False,
 ) -> None:

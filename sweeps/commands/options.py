@@ -69,6 +69,10 @@ ReportOnOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep spec, a YAML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The sweep's name.")]
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", help="A Ray cluster: auto or ray://HOST:10001. [default: a Ray of its own]"),
+]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="Accept a cluster that does not demand a token.")]
 
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from polysweep.sweeps.commands.launch import patience
 from polysweep.sweeps.console import say, warn
-from polysweep.sweeps.job import ProbeJob
+from polysweep.sweeps.job import LaunchOptions, ProbeJob
 from polysweep.sweeps.planning.preflight import check_cores, check_trials, data_folder
+from polysweep.sweeps.spec.spec import SweepSpec
 from polysweep.sweeps.spec.sweep import Resources, Sweep, SweepTrial
 from polysweep.sweeps.spec.yaml_lines import read_yaml
 from polysweep.sweeps.store.checkpoints import NEWEST
@@ -22,7 +23,7 @@ from polysweep.sweeps.store.store import Store
 from polysweep.trainer.device import missing_cuda
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.probe.measurable import require_measurable
-from polysweep.trainer.probe.settings import Measurement
+from polysweep.trainer.probe.settings import CorruptionSettings, CurvatureSettings, Measurement
 
 MEASURED: Final = (State.FINISHED, State.STOPPED)
 """Outcomes of trials that have weights to measure; a diverged one has none that mean anything."""
@@ -84,6 +85,28 @@ def measure_sweep(name: str, store: Store, measurements: Sequence[Measurement], 
     for error in errors:
         warn(error)
     return 1 if errors else 0
+
+
+def asked_by(spec: SweepSpec, data_dir: str | None) -> list[Measurement]:
+    """What `launch.probe` asks for. Raises `UserError`, before a launch, if a task cannot be measured so."""
+    names = [name for name in spec.launch.probe if name != CurvatureSettings.kind]
+    measurements: list[Measurement] = [CurvatureSettings()] if len(names) < len(spec.launch.probe) else []
+    measurements += [CorruptionSettings.of(names, None)] if names else []
+    for one in measurements:
+        for config in spec.kinds:
+            require_measurable(config, one, data_folder(data_dir, spec.launch.data_dir))
+    return measurements
+
+
+def measure_at_the_end(
+    code: int, spec: SweepSpec, store: Store, measurements: Sequence[Measurement], options: LaunchOptions
+) -> int:
+    """Measure the trials of a launch that has come to its end with this exit code; returns that of both."""
+    is_over = code < 2 and any(state.state in MEASURED for state in store.states(spec).values())
+    if not measurements or not is_over:
+        return code
+    place = ProbeOptions(options.data_dir, options.address, options.insecure, options.verbose)
+    return max(code, measure_sweep(spec.name, store, measurements, place))
 
 
 def _keep(name: str, probes: ProbeFiles, measurements: Sequence[Measurement]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from polysweep.sweeps.spec.hyperband import Hyperband
 from polysweep.sweeps.spec.parsing import Parameters
@@ -14,6 +14,7 @@ from polysweep.sweeps.spec.search import Space
 from polysweep.sweeps.spec.sweep import NAME_PATTERN, Resources, Selector
 from polysweep.trainer.components.options import Count, PathText, Width, number
 from polysweep.trainer.history import METRICS
+from polysweep.trainer.probe.settings import CorruptionSettings, CurvatureSettings
 
 IGNORED: Final = ("program", "command", "kind", "controller", "job", "image_uri", "apiVersion", "scheduler")
 """Keys of a W&B sweep that mean nothing here: polysweep has its own trainer, searches and cluster."""
@@ -63,6 +64,13 @@ class Metric(Selector, Strict):
     impute_while_running: Any = None
 
 
+def known_measurement(name: str) -> str:
+    """Refuse what no probe measures. Raises `ValueError` with the names that there are."""
+    if name != CurvatureSettings.kind:
+        CorruptionSettings.of([name], None)
+    return name
+
+
 class Launch(Strict):
     """How trials are run; nothing here changes what a trial is, except that `stack` fixes K at its first start."""
 
@@ -76,6 +84,14 @@ class Launch(Strict):
     data_dir: PathText | None = None  # folder of the data sets
     checkpoint_seconds: Amount = 1.0  # least time between checkpoints
     keep: Literal["last", "best", "none"] = "last"  # which checkpoint is kept after the end; best: by the metric
+    probe: list[Annotated[str, AfterValidator(known_measurement)]] = []
+    """What is measured of all trials at the end of a launch: `curvature`, and corruptions such as `blur`, `noise-3`."""
+
+    @model_validator(mode="after")
+    def _has_weights(self) -> Self:
+        if self.probe and self.keep == "none":
+            raise ValueError("probe: only weights can be measured, and with keep: none there are none; last or best")
+        return self
 
     @property
     def device(self) -> str:

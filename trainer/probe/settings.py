@@ -66,17 +66,11 @@ class CurvatureSettings(Measurement):
     """The loss around the weights, on fixed training images without augmentation."""
 
     kind: ClassVar[str] = "curvature"
-    images: Count | None = (
-        None  # of the training set, the same for all trials; by default 500, or all if there are less
-    )
+    images: Count | None = None  # of the training set, the same for all trials; None: 500, or all if there are fewer
     eigenvalues: Annotated[Count, Field(le=100)] = 3  # how many of the largest
     steps: Few = 20  # of Lanczos, products with the Hessian
     vectors: Annotated[Few, Field(ge=2)] = 10  # of Hutchinson, more products
-    radii: Annotated[tuple[Radius, ...], Field(min_length=1, max_length=100), AfterValidator(increasing)] = (
-        0.05,
-        0.1,
-        0.2,
-    )  # of SAM
+    radii: Radii = (0.05, 0.1, 0.2)  # of SAM
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

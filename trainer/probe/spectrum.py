@@ -36,7 +36,7 @@ def lanczos(times: Times, like: Tensor, count: int, steps: int) -> Eigenvalues:
     rows, size = like.shape
     basis: list[Tensor] = []
     alphas, betas = [], []
-    direction, beta = _drawn(like, "lanczos", 0, torch.randn), torch.zeros_like(like[:, 0])
+    direction = _drawn(like, "lanczos", 0, torch.randn)
     for step in range(min(steps, size)):
         q = _unit(_orthogonal(direction, basis))
         basis.append(q)
@@ -45,9 +45,8 @@ def lanczos(times: Times, like: Tensor, count: int, steps: int) -> Eigenvalues:
         rest = _orthogonal(product, basis)
         length = torch.linalg.vector_norm(rest, dim=1)
         ends = length <= 10 * size**0.5 * torch.finfo(like.dtype).eps * torch.linalg.vector_norm(product, dim=1)
-        beta = torch.where(ends, 0.0, length)
         alphas.append(alpha)
-        betas.append(beta)
+        betas.append(torch.where(ends, 0.0, length))
         direction = torch.where(ends.unsqueeze(1), _drawn(like, "lanczos", step + 1, torch.randn), rest)
     off = torch.stack(betas, dim=1).double()
     tridiagonal = torch.diag_embed(torch.stack(alphas, dim=1).double())
@@ -58,7 +57,7 @@ def lanczos(times: Times, like: Tensor, count: int, steps: int) -> Eigenvalues:
     errors = off[:, -1:] * vectors[:, -1].abs() + rounding
     values, errors = (torch.where(is_sound.unsqueeze(1), part, torch.nan) for part in (values, errors))
     missing = torch.full((rows, max(0, count - values.shape[1])), torch.nan, dtype=values.dtype, device=values.device)
-    largest, bounds = (torch.cat([all_.flip(1)[:, :count], missing], dim=1) for all_ in (values, errors))
+    largest, bounds = (torch.cat([part.flip(1)[:, :count], missing], dim=1) for part in (values, errors))
     return Eigenvalues(largest, bounds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -62,12 +63,28 @@ def test_latex_that_fails_is_one_line_and_the_page_is_there(
     source.encode("ascii")
 
 
-@pytest.mark.skipif(shutil.which(ENGINE) is None, reason="LaTeX is not installed here")
-def test_latex_sets_it(tmp_path: Path) -> None:
-    pages = write_document(document(), tmp_path)
-    assert pages[1].read_bytes().startswith(b"%PDF") and {path.name for path in tmp_path.iterdir()} == {
+def test_where_latex_is_installed_there_is_a_pdf_beside_the_page(without_latex: Path, tmp_path: Path) -> None:
+    """With an engine that reads the source and writes what it is asked for, where it is asked for."""
+    engine = without_latex / ENGINE
+    engine.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys\nfolder = sys.argv[3].removeprefix('-output-directory=')\n"
+        "source = pathlib.Path(sys.argv[4]).read_text()\n"
+        "assert source.count('{') == source.count('}') and source.rstrip().endswith('end{document}')\n"
+        "pathlib.Path(folder, 'paper.pdf').write_bytes(b'%PDF')\n"
+    )
+    engine.chmod(0o755)
+    pages = write_document(document(), tmp_path / "paper")
+    assert [page.name for page in pages] == ["paper.html", "paper.pdf"] and pages[1].read_bytes() == b"%PDF"
+    assert {path.name for path in (tmp_path / "paper").iterdir()} == {
         "figures", "paper.html", "paper.tex", "paper.pdf"
     }  # fmt: skip
+
+
+def test_an_installed_latex_sets_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one the page stands alone; with one it has no error."""
+    pages = write_document(document(), tmp_path)
+    assert [page.suffix for page in pages] == [".html", *([".pdf"] if shutil.which(ENGINE) else [])]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

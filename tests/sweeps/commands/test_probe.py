@@ -54,19 +54,66 @@ def spec_file(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture
-def probe_here(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`polysweep probe ...` in this process and without Ray."""
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials are measured in this process."""
 
     def run_jobs(jobs: Any, *_: Any, **__: Any) -> tuple[int, list[str]]:
         results = [measure(job) for job in jobs]
         return sum(count for count, _ in results), [text for _, problems in results for text in problems]
 
+    monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
+    monkeypatch.setattr(ray_environment, "prepare", lambda *_, **__: None)
+
+
+@pytest.fixture
+def probe_here(run_here: Run, without_ray: None) -> Run:
+    """`polysweep probe ...` in this process and without Ray."""
+
     def probe(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
-        monkeypatch.setattr(ray_environment, "prepare", lambda *_, **__: None)
         return run_here("probe", *arguments, cpu_seconds=600, wall_seconds=1800)
 
     return probe
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_a_launch_measures_at_its_end_what_its_spec_asks_for_and_again_measures_nothing(
+    launch_here: Run, tmp_path: Path
+) -> None:
+    store, spec = (
+        tmp_path / "store",
+        spec_file(tmp_path, launch={"stack": 3, "probe": ["noise-3", "blur", "curvature"]}),
+    )
+    first = launch_here(spec, "--store", store)
+    assert first.returncode == 0 and "12 of 12 measurements made" in first.stdout, first.stdout + first.stderr
+    pulled = pull("small", store=str(store), cache=tmp_path / "cache")
+    names = ["test/noise-3", *(f"test/blur-{n}" for n in range(1, 6)), "curvature/trace"]
+    assert pulled.runs[[f"last/{name}" for name in names]].notna().all(axis=None)
+    again = launch_here(spec, "--store", store)
+    assert "nothing to start" in again.stdout and "nothing to measure" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"launch": {"probe": ["noise-9"]}}, ("small.yaml:1", "launch.probe", "'noise-9'", "occlusion", "1 to 5")),
+        ({"launch": {"probe": ["blur"], "keep": "none"}}, ("small.yaml:1", "launch", "probe", "keep: none")),
+        (
+            {
+                "launch": {"probe": ["curvature"]}, "metric": {"name": "distance", "goal": "minimize"}, "tuned": [],
+                "parameters": {name: {"value": value} for name, value in
+                               {"task": "ridge", "model": "linear", "optimizer": "sgd", "batch_size": 100}.items()},
+                "variants": [{"scheduler": {"value": "constant"}, "lr": {"value": 0.01}}],
+            },
+            ("task: 'ridge' has no model to measure",),
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_at_the_end_is_one_line_before_the_launch(
+    changes: dict[str, Any], words: tuple[str, ...], run_here: Run, tmp_path: Path
+) -> None:
+    answer = run_here("launch", spec_file(tmp_path, **changes), "--store", tmp_path / "store")
+    assert_user_error(answer, *words)
+    assert answer.stderr.count("\n") == 1 and not list((tmp_path / "store").glob("sweeps/*"))
 
 
 def test_every_ended_trial_is_measured_once_and_what_is_lost_is_measured_again(

@@ -33,6 +33,7 @@ def test_what_follows_from_a_specs_keys() -> None:
     [
         (Launch, {"gpus": -0.5}, "gpus"), (Launch, {"gpus": float("inf")}, "gpus"), (Launch, {"gpus": 1e9}, "gpus"),
         (Launch, {"cpus": 0}, "cpus"),
+        (Launch, {"probe": ["noise-9"]}, "probe"), (Launch, {"probe": "curvature"}, "probe"),
         (Launch, {"keep": "all"}, "keep"), (Launch, {"gpu": 1}, "gpu"), (Launch, {"max_failures": 1.0}, "max_failures"),
         (Metric, {"name": "test/top1", "goal": "most"}, "goal"),
         (Metric, {"name": "test/top1", "goal": "maximize", "target": float("nan")}, "target"),
