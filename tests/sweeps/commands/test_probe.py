@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +13,16 @@ from polysweep.analysis.data.pulling import pull
 from polysweep.analysis.tables.choice import select
 from polysweep.analysis.tables.curvature import curvature_means, curvature_table
 from polysweep.sweeps.commands import probe as probe_command
-from polysweep.sweeps.scheduling import probe_driver, ray_environment
 from polysweep.sweeps.store.checkpoints import read_checkpoint
 from polysweep.sweeps.store.store import Store
-from polysweep.sweeps.worker.probe_run import measure
 from polysweep.trainer.config import TrialConfig
 from polysweep.trainer.errors import UserError
 from polysweep.trainer.models import mlp
 from polysweep.trainer.tasks.loading import load_task
 from tests.support.commands import assert_user_error
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-SPEC: dict[str, Any] = {
-    "name": "small",
-    "parameters": {
-        "task": {"value": "digits"},
-        "model": {"value": "mlp"},
-        "model_options": {"value": {"hidden": 4, "layers": 1}},
-        "optimizer": {"value": "usam"},
-        "rho": {"value": 0.1},
-        "batch_size": {"value": 256},
-        "epochs": {"value": 2},
-    },
-    "variants": [
-        {"scheduler": {"value": "constant"}, "lr": {"values": [0.01, 0.1]}},
-        {"scheduler": {"value": "polyak"}},
-    ],
-    "tuned": ["lr"],
-    "seeds": 2,
-    "launch": {"stack": 3},
-}
-
-
-def spec_file(folder: Path, **changes: Any) -> Path:
-    path = folder / "small.yaml"
-    path.write_text(json.dumps({**SPEC, **changes}))
-    return path
-
-
-@pytest.fixture
-def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trials are measured in this process."""
-
-    def run_jobs(jobs: Any, *_: Any, **__: Any) -> tuple[int, list[str]]:
-        results = [measure(job) for job in jobs]
-        return sum(count for count, _ in results), [text for _, problems in results for text in problems]
-
-    monkeypatch.setattr(probe_driver, "run_jobs", run_jobs)
-    monkeypatch.setattr(ray_environment, "prepare", lambda *_, **__: None)
-
-
-@pytest.fixture
-def probe_here(run_here: Run, without_ray: None) -> Run:
-    """`polysweep probe ...` in this process and without Ray."""
-
-    def probe(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return run_here("probe", *arguments, cpu_seconds=600, wall_seconds=1800)
-
-    return probe
+from tests.support.probing import Run, spec_file
+from tests.support.probing import probe_here as probe_here
+from tests.support.probing import without_ray as without_ray
 
 
 @pytest.mark.usefixtures("without_ray")
@@ -262,46 +212,6 @@ def test_a_gpu_that_is_not_there_is_one_line_and_the_cpu_can_be_asked_for(
     answer = probe_here("small", "--store", store, "--device", "cuda")
     assert_user_error(answer, "torch can use no GPU here: no driver", "--device cpu")
     assert probe_here("small", "--store", store, "--images", "50", "--device", "cpu").returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--corruptions", "nois"), ("unknown corruption", "'nois'", "noise", "occlusion", "1 to 5")),
-        (("--corruptions", "noise-6"), ("'noise-6'", "1 to 5")),
-        (("--corruptions", "blur", "--images", "9"), ("--images", "leave it out")),
-        (("--precision", "half"), ("--precision", "float32", "'half'")),
-        (("--radii", "0.1,x"), ("--radii", "0.1,x", "numbers")),
-        (("--radii", "0.2,0.1"), ("--radii", "increase")),
-        (("--radii", "nan"), ("--radii",)),
-        (("--radii", "0.1,0.10000001"), ("--radii", "0.1")),
-        (("--eigenvalues", "30"), ("--eigenvalues: 30", "--steps", "20")),
-        (("--vectors", "1"), ("--vectors", "2")),
-        (("--images", "0"), ("--images",)),
-        (("--images", "2000"), ("--images", "2000", "1437 training images")),
-    ],
-)
-def test_what_cannot_be_asked_for_is_one_line(
-    options: tuple[str, ...], words: tuple[str, ...], launched: Path, run_here: Run
-) -> None:
-    answer = run_here("probe", "small", "--store", launched, *options)
-    assert_user_error(answer, *words)
-    assert answer.stderr.count("\n") == 1 and not list(launched.glob("sweeps/small/probes/*"))
-
-
-@pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Store with a trained sweep."""
-    from polysweep.sweeps.job import LaunchOptions
-    from polysweep.sweeps.spec.spec import SweepSpec
-    from tests.support.without_ray import one_by_one
-
-    folder = tmp_path_factory.mktemp("launched")
-    spec = SweepSpec.load(spec_file(folder, seeds=1))
-    store = Store(str(folder / "store"))
-    store.write_sweep(spec)
-    one_by_one(spec, store, LaunchOptions("disabled"), "")
-    return folder / "store"
 
 
 def test_a_convex_task_and_a_sweep_without_results_are_refused(run_here: Run, launch_here: Run, tmp_path: Path) -> None:
