@@ -26,7 +26,7 @@ from polysweep.sweeps.planning.ranking import best_possible, rank_of, that_could
 from polysweep.sweeps.planning.welch import Sample
 from polysweep.sweeps.spec.protocol import metric_reported
 from polysweep.trainer.errors import UserError, expected
-from polysweep.trainer.history import METRICS, SPLITS
+from polysweep.trainer.history import CORRUPTED, METRICS, SPLITS
 
 Runs = list[dict[str, Any]]
 """The runs of one candidate."""
@@ -165,7 +165,9 @@ def _require(pulled: RunSet, metric: str, option: str) -> None:
     there = pulled.logged or list(METRICS)
     numbers = [name for name in there if not name.startswith("_") and _is_number(pulled, name)]
     if metric not in numbers:
-        raise UserError(f"{option}: unknown metric {metric!r}; {expected(metric, numbers)}")
+        is_probed = metric.startswith("curvature/") or metric.removeprefix("test/") in CORRUPTED
+        hint = f"; `polysweep probe {pulled.protocol.name}` measures it" if is_probed else ""
+        raise UserError(f"{option}: unknown metric {metric!r}{hint}; {expected(metric, numbers)}")
     fractions = to_python(pulled.runs["val_fraction"]) if "val_fraction" in pulled.runs else [1]
     if metric.startswith(f"{SPLITS[1]}/") and not any(fractions):
         raise UserError(f"{option}: {metric} was not measured: the sweep holds nothing out (val_fraction = 0)")

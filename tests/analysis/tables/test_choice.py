@@ -200,3 +200,9 @@ def test_the_calibration_of_a_candidate_that_was_not_chosen_is_no_rival(tmp_path
         for metric in ("test/top1", "test/loss", "test/ece")
     }
     assert counts == {"test/top1": 3, "test/loss": 3, "test/ece": 1}
+
+
+@pytest.mark.parametrize("metric", ["curvature/trace", "test/noise-3"])
+def test_what_no_probe_has_measured_yet_is_said_to_be_measured_by_one(metric: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"unknown metric '{metric}'; `polysweep probe made` measures it; "):
+        select(sweep(tmp_path, by_lr), metric=metric)
